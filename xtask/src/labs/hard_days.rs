@@ -29,13 +29,15 @@ const GROWTH_KB: u64 = 8 << 10;
 /// What it is called, and how it goes; in full or not.
 pub(super) type Day = (&'static str, fn(&Lab, bool) -> Result<()>);
 
-pub(super) const DAYS: [Day; 9] = [
+pub(super) const DAYS: [Day; 11] = [
     ("a program is killed", a_program_is_killed),
     ("programs are killed at any moment", programs_are_killed_at_any_moment),
     ("a lab is killed", a_lab_is_killed),
     ("a lab ends under its programs", a_lab_ends),
     ("two labs beside each other", two_labs),
     ("a name that is taken", a_name_is_taken),
+    ("two of one name at the same moment", two_of_one_name),
+    ("an experiment is killed", an_experiment_is_killed),
     ("a program of another user", another_user),
     ("many short programs", many_programs),
     ("a full disk", a_full_disk),
@@ -172,6 +174,42 @@ fn a_name_is_taken(lab: &Lab, _: bool) -> Result<()> {
     }
     up.is_whole()?;
     up.down()
+}
+
+fn two_of_one_name(lab: &Lab, full: bool) -> Result<()> {
+    for moment in 0..if full { 20 } else { 3 } {
+        let (up, told) = Up::begin_twice(lab, 'r')?;
+        ensure!(told.contains("runs already"), "moment {moment}: who is second is told: {told}");
+        up.is_whole()?;
+        up.down()?;
+    }
+    Ok(())
+}
+
+/// Whoever carries it out: its lab is in the same process, its programs are not.
+fn an_experiment_is_killed(lab: &Lab, _: bool) -> Result<()> {
+    let mut exec = lab.plain(&lab.command().to_string_lossy());
+    exec.args(["lab", "exec", "--quick"]).arg(lab.folder().join("scenarios/lab/6-storm.toml"));
+    // What it writes there nobody removes.
+    exec.env("TMPDIR", lab.folder());
+    let experiment = lab.start("experiment", exec)?;
+    // Servers, and the clients, which begin when those listen.
+    let is_perftest = |it: &&String| it.contains("(ib_write_bw)");
+    let runs = |lab: &Lab| lab.processes().iter().filter(is_perftest).count() > 3;
+    let begin = Instant::now();
+    while !runs(lab) {
+        ensure!(begin.elapsed() < PATIENCE, "its programs do not begin");
+        sleep(Duration::from_millis(50));
+    }
+    kill(&experiment)?;
+    let begin = Instant::now();
+    while !lab.processes().is_empty() {
+        let left = lab.processes().join(", ");
+        ensure!(begin.elapsed() < STARVED, "{left} live on for {:?}", begin.elapsed());
+        sleep(Duration::from_millis(50));
+    }
+    // The next one removes what the lab has left.
+    Up::begin(lab, 'x')?.down()
 }
 
 fn another_user(lab: &Lab, _: bool) -> Result<()> {

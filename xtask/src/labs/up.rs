@@ -57,6 +57,26 @@ impl<'l> Up<'l> {
         Ok(up)
     }
 
+    /// Two of one name at the same moment: the one that lives, and what the other says.
+    pub(super) fn begin_twice(lab: &'l Lab, which: char) -> Result<(Self, String)> {
+        let name = format!("{which}{}", process::id());
+        let file = lab.folder().join(NETWORK);
+        let words = [&file.to_string_lossy(), "--factor", "1"];
+        let mut first = lab.start(&format!("{name}-first"), up(lab, &name, &words))?;
+        let mut second = lab.start(&format!("{name}-second"), up(lab, &name, &words))?;
+        let begin = Instant::now();
+        while !first.has_ended()? && !second.has_ended()? {
+            ensure!(begin.elapsed() < PATIENCE, "both live");
+            sleep(GLANCE);
+        }
+        let (process, ended) = if first.has_ended()? { (second, first) } else { (first, second) };
+        let ended = ended.finish(Instant::now() + PATIENCE)?;
+        ensure!(!succeeded(&ended), "one ended as if all were well: {}", ended.stdout);
+        let mut up = Self { lab, name, process };
+        up.wait_for("the lab to begin", |up| Ok(up.status().is_ok()))?;
+        Ok((up, ended.stderr))
+    }
+
     /// Somebody else wants a lab of this name.
     pub(super) fn again(&self) -> Command {
         let file = self.lab.folder().join(NETWORK);
