@@ -14,6 +14,7 @@ mod report;
 mod sim;
 mod spool;
 mod tcp;
+mod tls;
 mod trial;
 
 pub(crate) use arguments::Pingmesh;

@@ -20,7 +20,7 @@ use rdma::{Gid, Qpn, Span, UdAddress};
 use super::arguments::Agent;
 use super::clock::wall_ns;
 use super::counting::Counting;
-use super::line::{Line, read_key};
+use super::line::{Line, Secret};
 use super::nic::Nic;
 use super::spool::Spool;
 use super::tcp::{Beside, ip};
@@ -50,13 +50,13 @@ struct Running {
 }
 
 pub(super) fn run(arguments: &Agent) -> Result<(), Failure> {
-    let key = read_key(&arguments.key)?;
+    let secret = arguments.secret()?;
     let spool = Spool::open(&arguments.spool()?)?;
     let ends = crate::signals::stopper()?;
     let nic = Nic::open(arguments)?;
     let name = arguments.host()?;
     let mut teller = Teller::default();
-    let Some(duty) = begin(arguments, &key, &name, &ends, &mut teller)? else { return Ok(()) };
+    let Some(duty) = begin(arguments, &secret, &name, &ends, &mut teller)? else { return Ok(()) };
     let mut running = start(arguments, &nic, &duty)?;
     let (device, interface) = nic.counted();
     let length_ns = duty.window.as_ps() / 1_000;
@@ -90,7 +90,7 @@ pub(super) fn run(arguments: &Agent) -> Result<(), Failure> {
         if is_new || asked.is_none_or(|at| at.elapsed() > ASK_INTERVAL) {
             asked = Some(Instant::now());
             let address = Address { tcp: tcp.as_ref().map(Beside::port), ..running.address };
-            match deliver(arguments, &key, &name, address, &spool, &mut teller) {
+            match deliver(arguments, &secret, &name, address, &spool, &mut teller) {
                 Ok(targets) => {
                     teller.well(&format!("{} targets", targets.len()));
                     let of = |aim: &Aim| target(aim, &running, arguments.traffic_class());
@@ -149,13 +149,13 @@ fn unreachable(arguments: &Agent, error: &io::Error) -> String {
 /// Asks the collector how long windows are, until it answers.
 fn begin(
     arguments: &Agent,
-    key: &[u8],
+    secret: &Secret,
     name: &str,
     ends: &AtomicBool,
     teller: &mut Teller,
 ) -> Result<Option<Duty>, Failure> {
     while !ends.load(Ordering::Relaxed) {
-        let asked = Line::connect(arguments.collector, key).and_then(|mut line| {
+        let asked = Line::connect(arguments.collector, secret).and_then(|mut line| {
             line.say(&Say::Hello { version: VERSION, host: name.to_owned(), address: None })?;
             line.hear::<Answer>()
         });
@@ -170,7 +170,7 @@ fn begin(
             }
             Ok(Some(Answer::Later { why })) => teller.warn(&why),
             Ok(Some(Answer::Kept) | None) => teller.warn(&format!(
-                "the collector {} has hung up: has it another key?",
+                "the collector {} has hung up: has it another key, or wants it TLS?",
                 arguments.collector
             )),
             Err(error) => teller.warn(&format!("no collector at {}: {error}", arguments.collector)),
@@ -217,13 +217,13 @@ fn ended(thread: JoinHandle<Ended>) -> Failure {
 /// Says hello, and delivers what there is. Returns the targets.
 fn deliver(
     arguments: &Agent,
-    key: &[u8],
+    secret: &Secret,
     name: &str,
     address: Address,
     spool: &Spool,
     teller: &mut Teller,
 ) -> io::Result<Vec<Aim>> {
-    let mut line = Line::connect(arguments.collector, key)?;
+    let mut line = Line::connect(arguments.collector, secret)?;
     let address = Some(address);
     line.say(&Say::Hello { version: VERSION, host: name.to_owned(), address })?;
     let targets = match line.hear()? {

@@ -6,8 +6,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use ops::pingmesh::pinglist::Rates;
+use rustls::pki_types::ServerName;
 use softnic::DeviceInfo;
 
+use super::line::Secret;
+use super::tls::Trust;
 use crate::failure::Failure;
 
 /// Probe hosts by RDMA, and say which host, NIC, link or switch is sick
@@ -83,9 +86,12 @@ pub(crate) struct Agent {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4792")]
     pub(super) collector: SocketAddr,
 
-    /// The file with the key that all agents and the collector have; nobody else may read it
-    #[arg(long, value_name = "FILE")]
-    pub(super) key: PathBuf,
+    #[command(flatten)]
+    pub(super) trust: Trust,
+
+    /// The name in the collector's certificate; otherwise it is to have its address
+    #[arg(long, value_name = "NAME", requires = "tls_cert")]
+    tls_name: Option<String>,
 
     /// What this host is called in the collector's topology; otherwise as the system calls it
     #[arg(long, value_name = "NAME")]
@@ -148,6 +154,18 @@ impl Agent {
         })
     }
 
+    /// How it and the collector know each other.
+    pub(super) fn secret(&self) -> Result<Secret, Failure> {
+        let mut secret = Secret::read(&self.trust)?;
+        if let (Secret::Tls(tls), Some(name)) = (&mut secret, &self.tls_name) {
+            let parsed = ServerName::try_from(name.clone());
+            let wrong =
+                |_| Failure::new(format!("--tls-name: {name:?} is neither name nor address"));
+            tls.name = Some(parsed.map_err(wrong)?);
+        }
+        Ok(secret)
+    }
+
     /// The interface of its soft NIC.
     pub(super) fn interface(&self) -> Result<DeviceInfo, Failure> {
         let of = |error: softnic::OpenError| Failure::from_message(&error);
@@ -193,9 +211,8 @@ pub(crate) struct Collect {
     #[arg(long, value_name = "FILE")]
     pub(super) db: PathBuf,
 
-    /// The file with the key that all agents and the collector have; nobody else may read it
-    #[arg(long, value_name = "FILE")]
-    pub(super) key: PathBuf,
+    #[command(flatten)]
+    pub(super) trust: Trust,
 
     /// Where agents find it; beyond loopback only if you say so
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4792")]

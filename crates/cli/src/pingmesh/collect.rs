@@ -31,7 +31,7 @@ use ops::pingmesh::window::Window;
 use super::arguments::Collect;
 use super::beside::Beside;
 use super::clock::wall_ns;
-use super::line::{Line, read_key};
+use super::line::{Line, Secret};
 use super::places::{GREETING, Place, Places, Refused};
 use crate::failure::Failure;
 use crate::output::print;
@@ -50,7 +50,7 @@ type Admitted = (Window, SyncSender<Answer>);
 
 /// What all threads share.
 struct Shared {
-    key: Vec<u8>,
+    secret: Secret,
     store: Mutex<Store>,
     collector: Mutex<Collector>,
     places: Arc<Places>,
@@ -72,7 +72,7 @@ impl Shared {
 }
 
 pub(super) fn run(arguments: &Collect) -> Result<(), Failure> {
-    let key = read_key(&arguments.key)?;
+    let secret = Secret::read(&arguments.trust)?;
     let topology = topology(&arguments.topology)?;
     let of_store =
         |error: StoreError| Failure::from_message(&format!("{}: {error}", arguments.db.display()));
@@ -122,7 +122,7 @@ pub(super) fn run(arguments: &Collect) -> Result<(), Failure> {
         arguments.db.display()
     ))?;
     let (store, collector) = (Mutex::new(store), Mutex::new(collector));
-    let shared = Arc::new(Shared { key, store, collector, places: Arc::default(), ends });
+    let shared = Arc::new(Shared { secret, store, collector, places: Arc::default(), ends });
     let (queue, admitted) = sync_channel(BATCH);
     let writer = {
         let shared = Arc::clone(&shared);
@@ -180,11 +180,14 @@ fn listen(
     shared: &Shared,
     queue: &SyncSender<Admitted>,
 ) -> io::Result<()> {
-    let mut line = Line::accept(stream, &shared.key, GREETING)?;
+    let mut line = Line::accept(stream, &shared.secret, GREETING)?;
     let mut known = None;
     while let Some(said) = line.hear()? {
         place.is_known();
         let answer = match said {
+            Say::Hello { host, .. } if !line.may_be(&host) => {
+                Answer::Refused { why: format!("its certificate does not have the name {host}") }
+            }
             Say::Hello { version, host, address } => {
                 let mut collector = shared.collector();
                 let before = collector.agents();
@@ -272,7 +275,7 @@ fn judge(shared: &Shared, mut beside: Beside, length_ns: u64) -> Result<(), Fail
         }
         let refused = shared.places.refused();
         if refused != told {
-            told = refused;
+            told.clone_from(&refused);
             eprintln!("warning: refused so far: {refused}");
             let put = shared.store().set_about("refused", &refused.to_string());
             put.unwrap_or_else(|error| eprintln!("warning: {error}"));

@@ -14,6 +14,7 @@ use ops::pingmesh::exchange::{Bad, CHANCE, FRAME_HEAD, Seal, Side};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::tls::{Stream, Tls, Trust, hurry};
 use crate::failure::Failure;
 
 /// How long the other may be silent in the middle of something.
@@ -26,10 +27,31 @@ const KEY_BYTES_MIN: usize = 16;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Line {
-    stream: TcpStream,
+    stream: Stream,
     seal: Seal,
     /// Until when the other has to have proved that it has the key; `None` if it has, or need not hurry.
     greeting: Option<Instant>,
+}
+
+/// How the sides of a line know each other.
+#[derive(Clone, Debug)]
+pub(super) enum Secret {
+    /// All have it.
+    Key(Vec<u8>),
+    /// Each has a certificate.
+    Tls(Tls),
+}
+
+impl Secret {
+    /// What was named on the command line.
+    pub(super) fn read(trust: &Trust) -> Result<Self, Failure> {
+        match (trust.tls()?, &trust.key) {
+            (Some(tls), _) => Ok(Self::Tls(tls)),
+            (None, Some(key)) => read_key(key).map(Self::Key),
+            (None, None) => Err(Failure::new("there is neither a key nor a certificate")
+                .hint("--key FILE, or --tls-cert, --tls-key and --tls-ca")),
+        }
+    }
 }
 
 /// What is wrong with a file that is to be a key; of others than its owner it must not be readable.
@@ -65,25 +87,37 @@ fn chance() -> io::Result<[u8; CHANCE]> {
 
 impl Line {
     /// To the collector.
-    pub(super) fn connect(address: SocketAddr, key: &[u8]) -> io::Result<Self> {
-        Self::open(TcpStream::connect_timeout(&address, PATIENCE)?, Side::Agent, key, None)
+    pub(super) fn connect(address: SocketAddr, secret: &Secret) -> io::Result<Self> {
+        let socket = TcpStream::connect_timeout(&address, PATIENCE)?;
+        prepare(&socket)?;
+        let stream = match secret {
+            Secret::Key(_) => Stream::Plain(socket),
+            Secret::Tls(tls) => tls.connect(address.ip(), socket)?,
+        };
+        Self::open(stream, Side::Agent, secret, None)
     }
 
     /// From an agent that has connected, and has so long to say its first message.
-    pub(super) fn accept(stream: TcpStream, key: &[u8], greeting: Duration) -> io::Result<Self> {
-        Self::open(stream, Side::Collector, key, Some(Instant::now() + greeting))
+    pub(super) fn accept(
+        socket: TcpStream,
+        secret: &Secret,
+        greeting: Duration,
+    ) -> io::Result<Self> {
+        let until = Some(Instant::now() + greeting);
+        prepare(&socket)?;
+        let stream = match secret {
+            Secret::Key(_) => Stream::Plain(socket),
+            Secret::Tls(tls) => tls.accept(socket, until)?,
+        };
+        Self::open(stream, Side::Collector, secret, until)
     }
 
     fn open(
-        mut stream: TcpStream,
+        mut stream: Stream,
         own: Side,
-        key: &[u8],
+        secret: &Secret,
         greeting: Option<Instant>,
     ) -> io::Result<Self> {
-        stream.set_nonblocking(false)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
         let (ours, mut theirs) = (chance()?, [0; CHANCE]);
         stream.write_all(&ours)?;
         fill(&mut stream, &mut theirs, greeting)?;
@@ -91,8 +125,18 @@ impl Line {
             Side::Agent => (&ours, &theirs),
             Side::Collector => (&theirs, &ours),
         };
+        let key = match secret {
+            Secret::Key(key) => &key[..],
+            // It has sealed all that is said already.
+            Secret::Tls(_) => b"TLS",
+        };
         let seal = Seal::new(key, own, agent, collector);
         Ok(Self { stream, seal, greeting })
+    }
+
+    /// Whether the other side may speak for a host.
+    pub(super) fn may_be(&self, host: &str) -> bool {
+        self.stream.may_be(host)
     }
 
     pub(super) fn say(&mut self, message: &impl Serialize) -> io::Result<()> {
@@ -116,33 +160,38 @@ impl Line {
             fill(&mut self.stream, &mut body, self.greeting)?;
         } else {
             // What is not there takes no memory.
-            (&self.stream).take(length as u64).read_to_end(&mut body)?;
+            (&mut self.stream).take(length as u64).read_to_end(&mut body)?;
         }
         if body.len() < length {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         let said = self.seal.parse(&head, &body).map_err(bad)?;
         if self.greeting.take().is_some() {
-            self.stream.set_read_timeout(Some(PATIENCE))?;
+            self.stream.socket().set_read_timeout(Some(PATIENCE))?;
         }
         Ok(Some(said))
     }
 }
 
+fn prepare(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nonblocking(false)?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(PATIENCE))
+}
+
 /// Reads all of `bytes`, until a time if there is one: however little comes at once, it does not come for longer.
 /// `false` if the other has hung up before the first.
-fn fill(stream: &mut TcpStream, bytes: &mut [u8], until: Option<Instant>) -> io::Result<bool> {
+fn fill(stream: &mut Stream, bytes: &mut [u8], until: Option<Instant>) -> io::Result<bool> {
     let mut done = 0;
     while done < bytes.len() {
-        if let Some(until) = until {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(ErrorKind::TimedOut.into());
-            }
-            stream.set_read_timeout(Some(left))?;
-        }
+        hurry(stream.socket(), until)?;
         match stream.read(&mut bytes[done..]) {
             Ok(0) if done == 0 => return Ok(false),
+            // As TLS has it where the other has not said that it ends.
+            Err(error) if done == 0 && error.kind() == ErrorKind::UnexpectedEof => {
+                return Ok(false);
+            }
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(read) => done += read,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -162,6 +211,14 @@ mod tests {
     const KEY: &[u8] = b"a key that both have";
     const GREETING: Duration = Duration::from_millis(300);
 
+    fn key(bytes: &[u8]) -> Secret {
+        Secret::Key(bytes.to_vec())
+    }
+
+    fn agent(stream: TcpStream, bytes: &[u8]) -> io::Result<Line> {
+        Line::open(Stream::Plain(stream), Side::Agent, &key(bytes), None)
+    }
+
     /// What a collector makes of whoever connects, and after how long.
     fn greeted(by: impl FnOnce(TcpStream) + Send + 'static) -> (io::Result<Option<u32>>, Duration) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -169,7 +226,7 @@ mod tests {
         let other = thread::spawn(move || by(TcpStream::connect(address).unwrap()));
         let (stream, _) = listener.accept().unwrap();
         let begun = Instant::now();
-        let heard = Line::accept(stream, KEY, GREETING).and_then(|mut line| line.hear());
+        let heard = Line::accept(stream, &key(KEY), GREETING).and_then(|mut line| line.hear());
         let took = begun.elapsed();
         other.join().unwrap();
         (heard, took)
@@ -178,11 +235,11 @@ mod tests {
     #[test]
     fn whoever_has_the_key_is_heard_and_whoever_trickles_is_not_waited_for() {
         let (heard, _) = greeted(|stream| {
-            Line::open(stream, Side::Agent, KEY, None).unwrap().say(&7_u32).unwrap();
+            agent(stream, KEY).unwrap().say(&7_u32).unwrap();
         });
         assert_eq!(heard.unwrap(), Some(7));
         let (heard, _) = greeted(|stream| {
-            Line::open(stream, Side::Agent, b"another key", None).unwrap().say(&7_u32).unwrap();
+            agent(stream, b"another key").unwrap().say(&7_u32).unwrap();
         });
         assert_eq!(heard.unwrap_err().kind(), ErrorKind::InvalidData);
         // A byte now and then, more of them than there are to a hello.

@@ -15,7 +15,7 @@ use rdma::Span;
 use super::arguments::Load;
 use super::clock::wall_ns;
 use super::collect::topology;
-use super::line::{Line, read_key};
+use super::line::{Line, Secret, read_key};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -31,7 +31,7 @@ struct Seen {
 }
 
 pub(super) fn run(arguments: &Load) -> Result<(), Failure> {
-    let key = read_key(&arguments.key)?;
+    let key = Secret::Key(read_key(&arguments.key)?);
     let topology = topology(&arguments.topology)?;
     let hosts = arguments.hosts.unwrap_or(topology.hosts.len()).min(topology.hosts.len());
     let names: Vec<String> =
@@ -121,7 +121,7 @@ fn each(
 /// A line with the collector, how long windows are in milliseconds, and whom to probe.
 fn hello(
     arguments: &Load,
-    key: &[u8],
+    key: &Secret,
     host: u32,
     name: &str,
 ) -> std::io::Result<(Line, u64, Vec<Aim>)> {
@@ -141,7 +141,7 @@ fn hello(
 /// Delivers what a host could have seen. Whether the collector has kept it.
 fn deliver(
     arguments: &Load,
-    key: &[u8],
+    key: &Secret,
     host: u32,
     name: &str,
     (start_ns, window_ms): (u64, u64),

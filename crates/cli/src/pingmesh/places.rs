@@ -25,27 +25,32 @@ const GREETING_MAX: usize = 64;
 const OF_ADDRESS_MAX: usize = 32;
 
 /// Connections that were refused, by why.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Refused {
     /// Their address had all of its places.
     pub(super) crowded: u64,
     /// They have proved nothing in time, or hung up before.
     pub(super) silent: u64,
-    /// They have another key, or none.
+    /// They have another key or certificate than ours, or none.
     pub(super) strangers: u64,
+    /// What was wrong with the last of those.
+    pub(super) why: String,
     /// Where the last came from.
     pub(super) last: Option<IpAddr>,
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { crowded, silent, strangers, last } = self;
+        let Self { crowded, silent, strangers, why, last } = self;
         write!(
             f,
             "{crowded} connections beyond {OF_ADDRESS_MAX} of one address, {silent} that said nothing within {} s, \
-             {strangers} without our key",
+             {strangers} without our key or certificate",
             GREETING.as_secs()
         )?;
+        if !why.is_empty() {
+            write!(f, " ({why})")?;
+        }
         last.map_or(Ok(()), |last| write!(f, "; the last from {last}"))
     }
 }
@@ -107,7 +112,7 @@ impl Places {
 
     /// Who was refused so far.
     pub(super) fn refused(&self) -> Refused {
-        self.taken().refused
+        self.taken().refused.clone()
     }
 }
 
@@ -139,7 +144,10 @@ impl Place {
         }
         let mut taken = self.places.taken();
         match by {
-            Err(error) if error.kind() == ErrorKind::InvalidData => taken.refused.strangers += 1,
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                taken.refused.strangers += 1;
+                taken.refused.why = error.to_string();
+            }
             _ => taken.refused.silent += 1,
         }
         taken.refused.last = Some(self.from);
@@ -204,6 +212,11 @@ mod tests {
         known.ended(&Err(ErrorKind::TimedOut.into()));
         let refused = places.refused();
         assert_eq!((refused.crowded, refused.silent, refused.strangers), (0, 2, 1));
-        assert!(refused.to_string().ends_with("1 without our key; the last from ::1"), "{refused}");
+        assert!(
+            refused
+                .to_string()
+                .ends_with("without our key or certificate (invalid data); the last from ::1"),
+            "{refused}"
+        );
     }
 }
