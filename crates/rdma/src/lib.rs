@@ -10,6 +10,7 @@
 //! - [`memory`] is the trait by which the engine touches bytes that are not its own, and [`qp`] has the
 //!   states and rights of queue pairs.
 //! - [`app`] is how an application and the world that it runs in see each other.
+//! - [`Setting`] is a number that an extension of the engine or of the simulator can be set to.
 //! - [`psn`], [`id`], [`gid`], [`mtu`], [`rate`] and [`time`] are numbers with types, so that a queue
 //!   pair's number cannot stand where a sequence number is meant.
 //!
@@ -56,6 +57,7 @@ pub mod mtu;
 pub mod psn;
 pub mod qp;
 pub mod rate;
+mod setting;
 mod spelling;
 pub mod time;
 pub mod work;
@@ -68,6 +70,7 @@ pub use mtu::Mtu;
 pub use psn::Psn;
 pub use qp::{Access, QpState, QpType};
 pub use rate::Rate;
+pub use setting::{SETTINGS_MAX, Setting, Values};
 pub use spelling::nearest;
 pub use time::{Span, Time};
 pub use work::{Operation, RecvRequest, SendFlags, Sge, UdAddress, WorkRequest};

@@ -306,10 +306,6 @@ impl Controller for ReactionPoint {
             (self.after_loss, self.rate_since) = (AfterLoss::Slowly, now);
         }
     }
-
-    fn is_ecn_capable(&self) -> bool {
-        true
-    }
 }
 
 /// How many periods of a timer have ended by `now`. `since` moves to the beginning of the next.

@@ -150,10 +150,6 @@ impl Controller for DctcpWindow {
     fn window(&self, packet_bytes: u64) -> u64 {
         (self.window * packet_bytes) / ONE
     }
-
-    fn is_ecn_capable(&self) -> bool {
-        true
-    }
 }
 
 /// The sequence numbers that may be outstanding.

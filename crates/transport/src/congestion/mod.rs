@@ -23,8 +23,12 @@
 //!
 //! **Invariants:** rates are integers, the same on every machine, and never zero. A controller owns
 //! no timer: when asked it catches up with `now`, in bounded time however late it is.
+//!
+//! Our controllers are a closed list, [`Congestion`]; one of somebody else's is a [`ControllerKind`]
+//! (`custom.rs`).
 
 mod bbr;
+mod custom;
 mod dcqcn;
 mod dctcp;
 mod fixed;
@@ -45,6 +49,7 @@ use rdma::{Mtu, Psn, QpType, Rate, Span, Time};
 
 pub use bbr::Bbr;
 use bbr::BbrWindow;
+pub use custom::{ControllerKind, Custom, Marks};
 pub(crate) use dcqcn::{NotificationPoint, ReactionPoint};
 pub use dctcp::Dctcp;
 use dctcp::DctcpWindow;
@@ -67,7 +72,10 @@ use crate::limits::{
 use crate::mutation::{Mutation, mutated};
 
 /// Decides how fast one queue pair may send. One that says no more than a rate ignores the network.
-pub(crate) trait Controller: fmt::Debug + Send {
+///
+/// Its queue pair calls it, with a `now` that never goes back. What is said of rate, pace and
+/// window counts from the next packet on, so a controller may change its mind in any of these calls.
+pub trait Controller: fmt::Debug + Send {
     /// A data packet of `bytes` on the wire leaves. Returns at what rate it is to be counted, or
     /// `None` for no limit.
     fn on_sent(&mut self, now: Time, bytes: u64) -> Option<Rate>;
@@ -86,8 +94,8 @@ pub(crate) trait Controller: fmt::Debug + Send {
     /// Something that was not acknowledged before is.
     fn on_progress(&mut self, _now: Time) {}
 
-    /// The same, with what it tells of the network, if the controller has a use for that
-    /// ([`Congestion::listens`]). Returns before when no data packet is to leave, if there is such a time.
+    /// The same, with what it tells of the network, if the controller has a use for that (`Congestion::listens`).
+    /// Returns before when no data packet is to leave, if there is such a time.
     fn on_acknowledgement(&mut self, _now: Time, _progress: &Progress) -> Option<Time> {
         None
     }
@@ -117,33 +125,28 @@ pub(crate) trait Controller: fmt::Debug + Send {
     fn rate(&self) -> Option<Rate> {
         None
     }
-
-    /// Whether it obeys marks, so that data packets carry ECT(0) (RFC 3168).
-    fn is_ecn_capable(&self) -> bool {
-        false
-    }
 }
 
 /// What an acknowledgement, or a response, tells a requester of the network.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Progress {
+pub struct Progress {
     /// Packets that were not acknowledged before.
-    pub(crate) packets: u32,
+    pub packets: u32,
     /// Their payload, if they were full.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Packets that were sent, and are not acknowledged yet.
-    pub(crate) under_way: u32,
+    pub under_way: u32,
     /// From sending the last request that asked for an acknowledgement and has one now until now; `None`
     /// if there is none, or packets were repeated.
-    pub(crate) round_trip: Option<Span>,
+    pub round_trip: Option<Span>,
     /// All packets that have arrived, also behind gaps, since the queue pair was made.
-    pub(crate) delivered: u64,
+    pub delivered: u64,
     /// As many when the packet was sent whose round trip this is.
-    pub(crate) delivered_when_sent: u64,
+    pub delivered_when_sent: u64,
     /// Whether one of them was marked.
-    pub(crate) is_marked: bool,
+    pub is_marked: bool,
     /// Whether more would have been sent if the window were larger.
-    pub(crate) is_window_full: bool,
+    pub is_window_full: bool,
 }
 
 /// Which controller the queue pairs of a device have.
@@ -166,6 +169,8 @@ pub enum Congestion {
     Hpcc(Hpcc),
     /// A window after BBR, with these settings.
     Bbr(Bbr),
+    /// A controller that is not of this crate, with its settings.
+    Custom(Custom),
 }
 
 impl Congestion {
@@ -189,13 +194,14 @@ impl Congestion {
             Self::Swift(_) => "swift",
             Self::Hpcc(_) => "hpcc",
             Self::Bbr(_) => "bbr",
+            Self::Custom(custom) => custom.kind().name(),
         }
     }
 
-    /// The settings of the controller; none of DCQCN.
+    /// The settings of the controller; none of DCQCN, and none of one that is [`Custom`], which has its own.
     pub fn keys(&self) -> &'static [Key] {
         match self {
-            Self::None | Self::Fixed(_) | Self::Dcqcn(_) => &[],
+            Self::None | Self::Fixed(_) | Self::Dcqcn(_) | Self::Custom(_) => &[],
             Self::Dctcp(_) => Dctcp::KEYS,
             Self::Timely(_) => Timely::KEYS,
             Self::Swift(_) => Swift::KEYS,
@@ -210,7 +216,7 @@ impl Congestion {
     /// The first two that do not.
     pub fn check(&self) -> Result<(), Conflict> {
         match self {
-            Self::None | Self::Fixed(_) | Self::Dcqcn(_) => Ok(()),
+            Self::None | Self::Fixed(_) | Self::Dcqcn(_) | Self::Custom(_) => Ok(()),
             Self::Dctcp(settings) => settings.check(),
             Self::Timely(settings) => settings.check(),
             Self::Swift(settings) => settings.check(),
@@ -236,6 +242,7 @@ impl Congestion {
             Self::Swift(settings) => Box::new(SwiftWindow::new(settings)),
             Self::Hpcc(settings) => Box::new(HpccWindow::new(settings)),
             Self::Bbr(settings) => Box::new(BbrWindow::new(settings)),
+            Self::Custom(custom) => custom.controller(),
         }
     }
 
@@ -245,7 +252,8 @@ impl Congestion {
         match &mut self {
             Self::Dcqcn(Dcqcn { line_rate, .. })
             | Self::Timely(Timely { line_rate, .. })
-            | Self::Hpcc(Hpcc { line_rate, .. }) => *line_rate = line,
+            | Self::Hpcc(Hpcc { line_rate, .. })
+            | Self::Custom(Custom { line_rate, .. }) => *line_rate = line,
             Self::None | Self::Fixed(_) | Self::Dctcp(_) | Self::Swift(_) | Self::Bbr(_) => {}
         }
         self
@@ -253,7 +261,10 @@ impl Congestion {
 
     /// Whether there may ever be a rate to keep to.
     fn has_rate(&self) -> bool {
-        matches!(self, Self::Fixed(_) | Self::Dcqcn(_) | Self::Timely(_) | Self::Hpcc(_))
+        matches!(
+            self,
+            Self::Fixed(_) | Self::Dcqcn(_) | Self::Timely(_) | Self::Hpcc(_) | Self::Custom(_)
+        )
     }
 
     /// Whether it hears what acknowledgements tell.
@@ -263,18 +274,27 @@ impl Congestion {
 
     /// Whether a receiver tells of marks in its acknowledgements, and not by CNPs.
     pub(crate) fn echoes_marks(&self) -> bool {
-        matches!(self, Self::Dctcp(_))
+        match self {
+            Self::Custom(custom) => custom.kind().marks() == Marks::Echoed,
+            other => matches!(other, Self::Dctcp(_)),
+        }
     }
 
-    /// Whether it obeys marks, so that data packets may be marked.
+    /// Whether it obeys marks, so that data packets carry ECT(0) and may be marked (RFC 3168).
     pub fn obeys_marks(&self) -> bool {
-        matches!(self, Self::Dcqcn(_) | Self::Dctcp(_))
+        match self {
+            Self::Custom(custom) => custom.kind().marks() != Marks::Ignored,
+            other => matches!(other, Self::Dcqcn(_) | Self::Dctcp(_)),
+        }
     }
 
     /// Whether it needs what switches write into data packets ([`Telemetry::is_for`]), and a receiver that
     /// echoes it.
     pub fn needs_telemetry(&self) -> bool {
-        matches!(self, Self::Hpcc(_))
+        match self {
+            Self::Custom(custom) => custom.kind().has_telemetry(),
+            other => matches!(other, Self::Hpcc(_)),
+        }
     }
 }
 
@@ -333,7 +353,7 @@ impl Pacer {
         let congestion = congestion.of(kind);
         let controller = congestion.controller();
         Self {
-            is_ecn_capable: controller.is_ecn_capable(),
+            is_ecn_capable: congestion.obeys_marks(),
             is_limited: congestion.has_rate(),
             listens: congestion.listens(),
             measures: congestion.listens(),

@@ -137,7 +137,8 @@ fn config(node: usize, config: &Config) -> String {
         | Congestion::Timely(_)
         | Congestion::Swift(_)
         | Congestion::Hpcc(_)
-        | Congestion::Bbr(_) => config.congestion.name().into(),
+        | Congestion::Bbr(_)
+        | Congestion::Custom(_) => config.congestion.name().into(),
     };
     let notification = match config.notification {
         None => "no CNPs".into(),
