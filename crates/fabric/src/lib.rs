@@ -107,6 +107,7 @@
 //! | programs outside that are hosts of it | [`Network::attach_hosts`] |
 //! | a run in stretches, and samples | [`record`] |
 //! | results | [`report`], [`Network`] |
+//! | congestion controllers, load balancers and workloads of your own | [`extend`] |
 //!
 //! # What holds
 //!
@@ -114,7 +115,8 @@
 //!   and on however many threads. Time is integer picoseconds, what happens at one time has an order of
 //!   its own, and chance comes from seeded generators.
 //! - Elements are plain structures in vectors, named by index; packets live in pools; an event is eight
-//!   bytes. Nothing on the path of a packet allocates or is called through a table of functions.
+//!   bytes. Nothing on the path of a packet allocates, and nothing of a switch is called through a table of
+//!   functions but a load balancer that is not ours ([`extend`]).
 //! - What is too large for the bounds of `limits.rs` is refused before it is made ([`BuildError::TooMany`]).
 //!
 //! **What is deliberately absent:** cut-through switching, the memory of flows (a payload is a length;
@@ -129,6 +131,7 @@ pub mod compare;
 pub mod counters;
 mod drop_rule;
 mod events;
+pub mod extend;
 pub mod fault;
 mod host;
 mod limits;

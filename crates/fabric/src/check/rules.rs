@@ -29,7 +29,7 @@ pub(super) fn warnings(config: &NetworkConfig, kinds: &[Kind]) -> Vec<String> {
         watchdog(kind, &mut say);
         classes(config, kind, &dscps, &mut say);
         let in_order = |nic: &NicConfig| nic.recovery != Recovery::SelectiveRepeat;
-        if kind.config.balance == Balance::Packet && nics(config).any(in_order) {
+        if sprays(kind.config.balance) && nics(config).any(in_order) {
             say("packets are sprayed, and overtake each other; go-back-n and go-back-0 take that for \
                  losses, and send everything from there on again: use recovery \"selective-repeat\", or balance \"flow\""
                 .to_owned());
@@ -38,6 +38,14 @@ pub(super) fn warnings(config: &NetworkConfig, kinds: &[Kind]) -> Vec<String> {
     hops(config, kinds, &dscps, &mut warnings);
     warnings.extend(unanswered(config));
     warnings
+}
+
+/// Whether packets of a flow overtake each other as a matter of course.
+fn sprays(balance: Balance) -> bool {
+    match balance {
+        Balance::Packet | Balance::Custom(_) => balance.may_reorder(),
+        Balance::Flow | Balance::Flowlet { .. } => false,
+    }
 }
 
 /// Flows between two NICs of which one alone has HPCC: what switches write into packets comes back to the
@@ -52,12 +60,14 @@ fn unanswered(config: &NetworkConfig) -> Option<String> {
         .collect();
     let (with, without) = pairs.first()?;
     let name = |host: u32| config.topology.name(End::Host(host));
+    let chosen = config.nic_of(*with).congestion.name();
     Some(format!(
-        "{} has congestion \"hpcc\" and {} has not ({} such pairs): telemetry is not sent back, and HPCC \
-         never slows down; give both NICs \"hpcc\"",
+        "{} has congestion {chosen:?} and {} has not ({} such pairs): telemetry is not sent back, and {} \
+         never slows down; give both NICs {chosen:?}",
         name(*with),
         name(*without),
-        pairs.len()
+        pairs.len(),
+        if chosen == "hpcc" { "HPCC" } else { chosen }
     ))
 }
 

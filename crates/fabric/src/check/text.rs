@@ -3,7 +3,7 @@
 use core::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use rdma::{Rate, Span};
+use rdma::{Rate, Span, Values};
 use transport::congestion::{Congestion, PARAMETERS, Parameter, Settings};
 
 use super::{Kind, PortFacts, Treatment, alike, headroom, lossless_groups};
@@ -195,8 +195,17 @@ fn switch(config: &NetworkConfig, kind: &Kind) -> String {
             let us = gap.as_ps() as f64 / 1e6;
             text += &line("paths", &format!("by flowlet, after a gap of {us} us"));
         }
+        Balance::Custom(custom) => {
+            text += &line("paths", &named("by", custom.kind().name(), &custom.values));
+        }
     }
     text + &line("watchdog", &watchdog(kind))
+}
+
+/// What an extension is called and set to.
+fn named(what: &str, name: &str, values: &Values) -> String {
+    let comma = if values.iter().next().is_some() { ", " } else { "" };
+    format!("{what} {name}{comma}{values}")
 }
 
 fn port_list(ports: &[PortFacts]) -> String {
@@ -464,6 +473,9 @@ fn nics(config: &NetworkConfig) -> String {
     let control = match nic.congestion {
         Congestion::None => "no congestion control".to_owned(),
         Congestion::Dcqcn(_) => "DCQCN".to_owned(),
+        Congestion::Custom(custom) => {
+            named("congestion control", custom.kind().name(), &custom.values)
+        }
         control => {
             let said =
                 control.keys().iter().map(|key| format!(", {} {}", key.key, key.get(&control)));

@@ -41,7 +41,7 @@ use crate::limits::SPREAD_BYTES_MAX;
 use crate::links::{Common, EventKind};
 use crate::model::HostConfig;
 use crate::nic::NicConfig;
-use crate::switch::config::{Balance, SwitchConfig};
+use crate::switch::config::SwitchConfig;
 use crate::topology::{End, Topology};
 use crate::workload::{Flow, FlowSpec, Job, Service, Verb};
 use build::Wiring;
@@ -142,7 +142,7 @@ impl NetworkConfig {
     /// Whether any switch may send packets of one flow over several paths.
     pub(crate) fn is_sprayed(&self) -> bool {
         let mut switches = self.switches.values().chain([&self.switch]);
-        switches.any(|switch| switch.balance != Balance::Flow)
+        switches.any(|switch| switch.balance.may_reorder())
     }
 
     /// The settings of the NIC of a host.

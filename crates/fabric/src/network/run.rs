@@ -17,7 +17,9 @@
 //! concerns several nodes at once happens between windows, at times that are the same in every division:
 //! faults, the search for deadlocks and, every [`STEP`], the question whether all flows are over.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::panic::AssertUnwindSafe;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::panic;
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread;
 
@@ -148,6 +150,7 @@ impl Network {
             start: self.next_at().unwrap_or(stop).max(self.past),
             boxes: self.partitions.iter().map(|_| Mutex::default()).collect(),
             next: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+            panicked: AtomicBool::new(false),
             barrier: Barrier::new(threads),
         };
         let mut crews = self.partitions.chunks_mut(each);
@@ -207,6 +210,8 @@ struct Meeting {
     boxes: Vec<Mutex<Vec<Mailbox>>>,
     /// By thread: when its partitions have something to do next.
     next: Vec<AtomicU64>,
+    /// Whether a thread has: the run is over for all.
+    panicked: AtomicBool,
     barrier: Barrier,
 }
 
@@ -217,11 +222,23 @@ impl Meeting {
         let mut spare: Vec<Mailbox> = Vec::new();
         while start < self.stop {
             let end = start.saturating_add(self.lookahead).min(self.stop);
-            for partition in &mut *crew {
-                partition.run(end - 1);
-                self.send(partition, &mut spare);
+            // One that panicked, as an extension may, would keep the others waiting for ever.
+            let lived = panic::catch_unwind(AssertUnwindSafe(|| {
+                for partition in &mut *crew {
+                    partition.run(end - 1);
+                    self.send(partition, &mut spare);
+                }
+            }));
+            if lived.is_err() {
+                self.panicked.store(true, Ordering::Relaxed);
             }
             self.barrier.wait();
+            if let Err(cause) = lived {
+                panic::resume_unwind(cause);
+            }
+            if self.panicked.load(Ordering::Relaxed) {
+                return;
+            }
             let mut next = u64::MAX;
             for (partition, number) in crew.iter_mut().zip(first..) {
                 let mut letters = self.letters(number);

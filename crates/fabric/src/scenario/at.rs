@@ -8,6 +8,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::ScenarioError;
 use super::error::suggestion;
 use super::place::{Lines, Place};
+use crate::extend::Extensions;
 
 pub(super) type Result<T> = core::result::Result<T, ScenarioError>;
 
@@ -20,6 +21,8 @@ pub(super) struct At<'a> {
     /// Its path; empty for the file.
     pub(super) name: String,
     kind: Option<Kind>,
+    /// What it may name that is not ours.
+    extensions: &'a Extensions,
 }
 
 /// Why a table has the keys that it has.
@@ -33,8 +36,17 @@ struct Kind {
 
 impl<'a> At<'a> {
     /// The whole of a file.
-    pub(super) fn file(lines: &'a Lines, written: &'a DeTable<'a>) -> Self {
-        Self { lines, written, start: 0, name: String::new(), kind: None }
+    pub(super) fn file(
+        lines: &'a Lines,
+        written: &'a DeTable<'a>,
+        extensions: &'a Extensions,
+    ) -> Self {
+        Self { lines, written, start: 0, name: String::new(), kind: None, extensions }
+    }
+
+    /// What may be named in it that is not ours.
+    pub(super) fn extensions(&self) -> &'a Extensions {
+        self.extensions
     }
 
     pub(super) fn place(&self, key: &str) -> Place {
@@ -120,7 +132,7 @@ impl<'a> At<'a> {
 
     /// Another table of the same text, as a file.
     pub(super) fn as_file(&self, written: &'a DeTable<'a>) -> Self {
-        Self { lines: self.lines, written, start: self.start, name: String::new(), kind: None }
+        Self { written, name: String::new(), kind: None, ..self.clone() }
     }
 
     /// Which of `tags` the key that selects a kind has.
@@ -155,6 +167,11 @@ pub(super) struct Entry<'a, 'k> {
 impl<'a, 'k> Entry<'a, 'k> {
     pub(super) fn value(&self) -> &'a DeValue<'a> {
         self.value.get_ref()
+    }
+
+    /// What it may name that is not ours.
+    pub(super) fn extensions(&self) -> &'a Extensions {
+        self.at.extensions
     }
 
     pub(super) fn wrong(&self, message: impl Into<String>) -> ScenarioError {
@@ -225,8 +242,7 @@ impl<'a, 'k> Entry<'a, 'k> {
     fn table_under(&self, name: String, value: &'a Spanned<DeValue<'a>>) -> Result<At<'a>> {
         match value.get_ref() {
             DeValue::Table(written) => {
-                let (lines, start) = (self.at.lines, value.span().start);
-                Ok(At { lines, written, start, name, kind: None })
+                Ok(At { written, start: value.span().start, name, kind: None, ..self.at.clone() })
             }
             DeValue::Array(list) if list.iter().all(|member| member.get_ref().is_table()) => {
                 let hint = format!("write [{name}] in the place of [[{name}]], and once");

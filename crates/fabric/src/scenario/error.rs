@@ -22,6 +22,11 @@ impl ScenarioError {
         Self { line: lines.line(byte), byte, key: None, message: message.into(), hint: None }
     }
 
+    /// Of what was handed over with the file.
+    pub(super) fn of_extension(message: impl Into<String>) -> Self {
+        Self { line: Line::Extensions, byte: 0, key: None, message: message.into(), hint: None }
+    }
+
     /// What the parser says of a text that is no TOML.
     pub(super) fn no_toml(lines: &Lines, text: &str, error: &toml::de::Error) -> Self {
         let place = error.span().map_or(0, |span| span.start);

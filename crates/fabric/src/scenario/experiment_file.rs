@@ -10,6 +10,7 @@ use super::experiment::{Experiment, Row};
 use super::place::Lines;
 use super::{Files, ScenarioError, TableText, read, text_of};
 use crate::BuildError;
+use crate::extend::Extensions;
 
 impl Experiment {
     /// Reads an experiment in `folder`; files that it names are beside it.
@@ -24,7 +25,7 @@ impl Experiment {
         let lines = Lines::of(text);
         let written = DeTable::parse(text)
             .map_err(|error| ScenarioError::no_toml(&lines, text, &error).to_string())?;
-        let whole = At::file(&lines, written.get_ref());
+        let whole = At::file(&lines, written.get_ref(), Extensions::none());
         let named = written.get_ref().get("scenario").and_then(|it| it.get_ref().as_str());
         let Some(name) = named.map(str::to_owned) else {
             let base = DeTable::new();
@@ -48,7 +49,7 @@ impl Experiment {
         let in_file = |error: ScenarioError| in_file(&error, Some(&behind_it));
         let base = DeTable::parse(&behind)
             .map_err(|error| in_file(ScenarioError::no_toml(&lines, &behind, &error)))?;
-        let whole = At::file(&lines, written.get_ref());
+        let whole = At::file(&lines, written.get_ref(), Extensions::none());
         let made = build::experiment(&whole, base.get_ref(), seed, files).map_err(in_file)?;
         Ok(Self { behind: Some(behind_it), ..made })
     }

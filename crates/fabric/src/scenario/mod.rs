@@ -34,6 +34,7 @@ use rdma::{Span, Time};
 use toml::de::DeTable;
 
 use crate::NetworkConfig;
+use crate::extend::Extensions;
 use crate::fault::Fault;
 use crate::limits::FILE_BYTES_MAX;
 use crate::topology::Topology;
@@ -102,8 +103,22 @@ impl Scenario {
         set: &[String],
         seed: Option<u64>,
     ) -> Result<Self, ScenarioError> {
+        Self::parse_extended(text, folder, set, seed, Extensions::none())
+    }
+
+    /// The same, where the file may name `extensions`.
+    ///
+    /// # Errors
+    /// [`ScenarioError`], with line and key, with what was set, or with what is wrong with the extensions.
+    pub fn parse_extended(
+        text: &str,
+        folder: &Path,
+        set: &[String],
+        seed: Option<u64>,
+        extensions: &Extensions,
+    ) -> Result<Self, ScenarioError> {
         let files = |name: &str| read(&folder.join(name));
-        with_file(text, set, |at| build::scenario(at, seed, &files))
+        with_file(text, set, extensions, |at| build::scenario(at, seed, &files))
     }
 
     #[cfg(any(test, feature = "testing"))]
@@ -112,7 +127,7 @@ impl Scenario {
         files: &Files<'_>,
         seed: Option<u64>,
     ) -> Result<Self, ScenarioError> {
-        with_file(text, &[], |at| build::scenario(at, seed, files))
+        with_file(text, &[], Extensions::none(), |at| build::scenario(at, seed, files))
     }
 }
 
@@ -122,18 +137,27 @@ impl Scenario {
 /// # Errors
 /// [`ScenarioError`], with line and key.
 pub fn faults(text: &str, topology: &Topology) -> Result<Vec<Fault>, ScenarioError> {
-    with_file(text, &[], |at| build::faults(at, topology))
+    with_file(text, &[], Extensions::none(), |at| build::faults(at, topology))
 }
 
 /// Every key that may be written, table by table.
 pub fn reference() -> Vec<TableText> {
-    build::reference()
+    build::reference(Extensions::none()).unwrap_or_default()
+}
+
+/// The same, with what may be written of `extensions`.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn reference_extended(extensions: &Extensions) -> Result<Vec<TableText>, ScenarioError> {
+    build::reference(extensions)
 }
 
 /// Has `read` see a file, and what is set beside it.
 fn with_file<T>(
     text: &str,
     set: &[String],
+    extensions: &Extensions,
     read: impl FnOnce(&At<'_>) -> Result<T, ScenarioError>,
 ) -> Result<T, ScenarioError> {
     let mut lines = Lines::of(text);
@@ -141,7 +165,7 @@ fn with_file<T>(
         DeTable::parse(text).map_err(|error| ScenarioError::no_toml(&lines, text, &error))?;
     let settings = Settings::of(set, text.len(), &mut lines)?;
     settings.merge(written.get_mut(), &lines)?;
-    read(&At::file(&lines, written.get_ref()))
+    read(&At::file(&lines, written.get_ref(), extensions))
 }
 
 /// What is in a file, which is one, and not too long.

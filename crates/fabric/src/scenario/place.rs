@@ -22,6 +22,8 @@ pub(super) struct Place {
 pub(super) enum Line {
     File(usize),
     Set(String),
+    /// Nothing of it: what is wrong are the extensions that were handed over with it.
+    Extensions,
 }
 
 impl Default for Line {
@@ -35,7 +37,7 @@ impl Line {
     pub(super) fn number(&self) -> usize {
         match self {
             Self::File(line) => *line,
-            Self::Set(_) => 0,
+            Self::Set(_) | Self::Extensions => 0,
         }
     }
 }
@@ -45,6 +47,7 @@ impl fmt::Display for Line {
         match self {
             Self::File(line) => write!(f, "line {line}"),
             Self::Set(written) => write!(f, "--set {written}"),
+            Self::Extensions => f.write_str("extensions"),
         }
     }
 }

@@ -17,6 +17,7 @@ use super::at::{At, Result};
 use super::error::Mistakes;
 use super::reference::{KeyText, TableText};
 use super::value::Value;
+use crate::extend::Extensions;
 
 /// A table, or one of several kinds, that the reference can describe.
 pub(super) trait Describe<'a> {
@@ -38,9 +39,9 @@ pub(super) trait Table<'a>: Default {
     }
 
     /// The keys.
-    fn names() -> Vec<&'static str> {
+    fn names(extensions: &Extensions) -> Vec<&'static str> {
         let mut names = Vec::new();
-        Self::default().pass(&mut Pass::Name(&mut names));
+        Self::default().pass(&mut Pass::Name { names: &mut names, extensions });
         names
     }
 
@@ -54,7 +55,7 @@ pub(super) trait Table<'a>: Default {
     /// misspelt, and comes last.
     fn read_keys(&mut self, at: &At<'a>) -> Result<()> {
         let [mut wrong, mut missing] = [Mistakes::default(), Mistakes::default()];
-        wrong.note(at.only(&Self::names()));
+        wrong.note(at.only(&Self::names(at.extensions())));
         self.pass(&mut Pass::Read { at, wrong: &mut wrong, missing: &mut missing });
         wrong.first()?;
         missing.first()
@@ -74,7 +75,7 @@ impl<'a, T: Table<'a>> Describe<'a> for T {
 
 /// What is to be done with every key of a table.
 pub(super) enum Pass<'a, 'p> {
-    Name(&'p mut Vec<&'static str>),
+    Name { names: &'p mut Vec<&'static str>, extensions: &'p Extensions },
     Read { at: &'p At<'a>, wrong: &'p mut Mistakes, missing: &'p mut Mistakes },
     Describe { table: &'p str, keys: &'p mut Vec<KeyText>, others: &'p mut Vec<TableText> },
 }
@@ -88,7 +89,7 @@ impl<'a> Pass<'a, '_> {
         out: &mut T,
     ) {
         match self {
-            Self::Name(names) => names.push(name),
+            Self::Name { names, .. } => names.push(name),
             Self::Read { at, wrong, missing } => match at.entry(name) {
                 Some(entry) => drop(wrong.note(value.read(&entry, out))),
                 None if value.is_needed => drop(missing.note::<()>(Err(at.lacks(name)))),
@@ -229,13 +230,19 @@ macro_rules! kinds {
         #[derive(Debug)]
         pub(super) enum $name $(<$life>)? { $( $(#[doc = $doc])+ $variant($target), )+ }
 
+        impl $(<$life>)? $name $(<$life>)? {
+            /// What they are called.
+            pub(super) const TAGS: &'static [&'static str] = &[$( $tag ),+];
+        }
+
         impl<'a> $crate::scenario::table::Kinds<'a> for $name $(<$life>)? {
             fn read(at: &$crate::scenario::at::At<'a>)
                 -> $crate::scenario::at::Result<Self>
             {
                 use $crate::scenario::table::Table as _;
-                let tag = at.tag(stringify!($selector), &[$( $tag ),+])?;
-                let keys = || vec![$( <$target>::names() ),+].concat();
+                let tag = at.tag(stringify!($selector), Self::TAGS)?;
+                let known = at.extensions();
+                let keys = || vec![$( <$target>::names(known) ),+].concat();
                 let at = at.of_kind(stringify!($selector), tag, keys);
                 $( if tag == $tag {
                     let mut table = <$target>::default();
@@ -251,7 +258,7 @@ macro_rules! kinds {
                 let selector = stringify!($selector);
                 texts.push($crate::scenario::TableText::of_kinds(
                     name, concat!($($about),+), selector,
-                    &$crate::scenario::value::one_of(&[$( $tag ),+])));
+                    &$crate::scenario::value::one_of(Self::TAGS)));
                 $( <$target as $crate::scenario::table::Describe<'a>>::describe(
                     &format!("{name} {selector} = {:?}", $tag), concat!($($doc),+), texts); )+
             }

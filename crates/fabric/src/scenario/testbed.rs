@@ -4,6 +4,7 @@
 //! together, is said by who uses it.
 
 use super::{ScenarioError, Testbed, build, with_file};
+use crate::extend::Extensions;
 use crate::topology::Topology;
 
 impl Testbed {
@@ -12,7 +13,7 @@ impl Testbed {
     /// # Errors
     /// [`ScenarioError`], with line and key.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
-        with_file(text, &[], build::testbed)
+        with_file(text, &[], Extensions::none(), build::testbed)
     }
 }
 
@@ -21,7 +22,7 @@ impl Testbed {
 /// # Errors
 /// [`ScenarioError`], with line and key.
 pub fn topology(text: &str) -> Result<Topology, ScenarioError> {
-    with_file(text, &[], build::bare_topology)
+    with_file(text, &[], Extensions::none(), build::bare_topology)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use toml::de::DeValue;
 use super::at::{Entry, Result};
 use super::error::{ScenarioError, plain, unit_hint, unit_of};
 use super::reference::TableText;
+use crate::extend::Extensions;
 use crate::limits::{RATE_GBPS_MAX, SECONDS_MAX};
 
 /// A kind of value, which is a `T` in settings.
@@ -39,7 +40,7 @@ impl<'a, T: 'a> Value<'a, T> {
         Self::in_place(accepts, read, show)
     }
 
-    fn in_place(
+    pub(super) fn in_place(
         accepts: impl Into<String>,
         read: impl Fn(&Entry<'a, '_>, &mut T) -> Result<()> + 'a,
         show: impl Fn(&str, &T) -> String + 'a,
@@ -347,13 +348,23 @@ pub(crate) fn variants<T: DeserializeOwned>() -> &'static [&'static str] {
 pub(super) fn named<'a, T: Clone + PartialEq + 'static>(
     values: impl Into<Vec<(&'static str, T)>>,
 ) -> Value<'a, T> {
+    named_and(values, |_| Vec::new())
+}
+
+/// The same, or a name of `others`, which are extensions.
+pub(super) fn named_and<'a, T: Clone + PartialEq + 'static>(
+    values: impl Into<Vec<(&'static str, T)>>,
+    others: fn(&Extensions) -> Vec<(&'static str, T)>,
+) -> Value<'a, T> {
     let values: Vec<(&'static str, T)> = values.into();
     let names: Vec<&'static str> = values.iter().map(|(name, _)| *name).collect();
     let shown = values.clone();
     let read = move |entry: &Entry<'a, '_>| {
-        let names: Vec<&'static str> = values.iter().map(|(name, _)| *name).collect();
+        let others = others(entry.extensions());
+        let all = || values.iter().chain(&others);
+        let names: Vec<&'static str> = all().map(|(name, _)| *name).collect();
         let name = entry.name_of(&names)?;
-        let found = values.iter().find(|(other, _)| *other == name);
+        let found = all().find(|(other, _)| *other == name);
         found.map(|(_, value)| value.clone()).ok_or_else(|| entry.wrong("there is none"))
     };
     let show = move |_: &str, out: &T| {

@@ -15,6 +15,7 @@ use rdma::Span;
 use serde::Deserialize;
 
 use super::cell::Cell;
+use super::custom::CustomBalance;
 use crate::pfc::{PRIORITIES, PfcConfig, default_dscp_map};
 
 /// The settings of one switch.
@@ -108,10 +109,12 @@ pub enum Balance {
         /// The gap. Longer than what two paths can differ by, packets do not overtake each other.
         gap: Span,
     },
+    /// One that is not of this crate decides.
+    Custom(CustomBalance),
 }
 
 impl Balance {
-    /// One of each kind, without a gap.
+    /// One of each kind of ours, without a gap.
     pub(crate) const ALL: [Self; 3] = [Self::Flow, Self::Packet, Self::Flowlet { gap: Span::ZERO }];
 
     /// What a scenario calls it.
@@ -120,6 +123,16 @@ impl Balance {
             Self::Flow => "flow",
             Self::Packet => "packet",
             Self::Flowlet { .. } => "flowlet",
+            Self::Custom(custom) => custom.name(),
+        }
+    }
+
+    /// Whether packets of one flow may take several paths, so that they may overtake each other.
+    pub(crate) fn may_reorder(&self) -> bool {
+        match self {
+            Self::Flow => false,
+            Self::Packet | Self::Flowlet { .. } => true,
+            Self::Custom(custom) => !custom.keeps_order(),
         }
     }
 }

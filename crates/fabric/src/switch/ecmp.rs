@@ -7,7 +7,14 @@
 //! Spraying and flowlets (LetFlow, Vanini 17) change the hash and leave the choice as it is. Both
 //! count instead of drawing random numbers, so their choices depend on this switch alone.
 
+use rdma::{Rate, Span};
+
+use super::custom::{LoadBalancer, Ports};
+use super::port::Port;
+use crate::links::Links;
+use crate::pfc::PRIORITIES;
 use crate::random::split_mix;
+use crate::rate::bytes_in;
 use crate::switch::config::Balance;
 
 /// Entries of a flowlet table. Flows that share one are one flow to it.
@@ -21,12 +28,13 @@ pub(super) struct Flowlet {
     number: u32,
 }
 
-/// Turns the hash of a flow into that of a flowlet or a packet.
-#[derive(Clone, Debug)]
+/// Turns the hash of a flow into that of a flowlet or a packet; or chooses by itself, if it is not ours.
+#[derive(Debug)]
 pub(super) enum Balancer {
     Flow,
     Packet { count: u32 },
     Flowlet { gap: u64, table: Vec<Flowlet> },
+    Custom(Box<dyn LoadBalancer>),
 }
 
 impl Balancer {
@@ -37,13 +45,14 @@ impl Balancer {
             Balance::Flowlet { gap } => {
                 Self::Flowlet { gap: gap.as_ps(), table: vec![Flowlet::default(); FLOWLETS] }
             }
+            Balance::Custom(custom) => Self::Custom(custom.balancer()),
         }
     }
 
     #[inline]
     pub(super) fn hash(&mut self, hash: u32, now: u64) -> u32 {
         match self {
-            Self::Flow => hash,
+            Self::Flow | Self::Custom(_) => hash,
             Self::Packet { count } => {
                 *count = count.wrapping_add(1);
                 *count
@@ -57,6 +66,36 @@ impl Balancer {
                 hash ^ (split_mix(u64::from(flowlet.number)) >> 32) as u32
             }
         }
+    }
+}
+
+/// The ports of a switch, as a packet finds them that is for `queue`.
+pub(super) struct Seen<'s> {
+    pub(super) ports: &'s [Port],
+    pub(super) links: &'s Links,
+    pub(super) first_port: u32,
+    pub(super) queue: usize,
+    pub(super) seed: u64,
+}
+
+impl Ports for Seen<'_> {
+    fn hashed(&self, hash: u32, count: u32) -> u32 {
+        choose(hash, self.seed, count)
+    }
+
+    fn backlog_bytes(&self, port: u16) -> u64 {
+        let link = self.links.at(self.first_port + u32::from(port));
+        let rest = link.free_at.saturating_sub(self.links.now());
+        let queue = &self.ports[usize::from(port)].queues()[self.queue & (PRIORITIES - 1)];
+        u64::from(queue.bytes) + bytes_in(link.rate.rate(), Span::from_ps(rest))
+    }
+
+    fn is_paused(&self, port: u16) -> bool {
+        self.links.at(self.first_port + u32::from(port)).paused >> self.queue & 1 != 0
+    }
+
+    fn rate(&self, port: u16) -> Rate {
+        self.links.at(self.first_port + u32::from(port)).rate.rate()
     }
 }
 
@@ -107,7 +146,7 @@ mod tests {
             counts[choose(spray.hash(7, now), 99, 4) as usize] += 1;
         }
         assert!(counts.iter().all(|taken| (1_800..2_200).contains(taken)), "{counts:?}");
-        let gap = rdma::Span::from_ps(100);
+        let gap = Span::from_ps(100);
         let mut flowlets = Balancer::new(Balance::Flowlet { gap });
         let mut at = 1_000;
         let mut taken = Vec::new();

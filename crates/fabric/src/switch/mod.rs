@@ -21,6 +21,7 @@ pub(crate) mod buffer;
 mod cell;
 mod change;
 pub mod config;
+mod custom;
 mod ecmp;
 mod ecn;
 mod headroom;
@@ -33,10 +34,12 @@ mod watchdog;
 
 use std::collections::BTreeMap;
 
+use rdma::Time;
+
 use config::{Balance, EcnMark, GroupConfig, Incomplete, PortMode, Schedule, SwitchConfig, Trust};
 
 use buffer::{Admission, Group, Shared, admit, pass, release};
-use ecmp::Balancer;
+use ecmp::{Balancer, Seen};
 use observe::observe;
 use port::Port;
 use queue::{Queue, pick};
@@ -44,6 +47,7 @@ use tables::{Lookup, Tables};
 use watchdog::Watchdog;
 
 pub use cell::Cell;
+pub use custom::{Arrival, CustomBalance, Hop, Hops, LoadBalancer, LoadBalancerKind};
 pub use headroom::{Frames, SONIC_MTU_BYTES, headroom_bytes, sonic_headroom_bytes};
 
 use crate::address::Tuple;
@@ -242,8 +246,10 @@ impl Switch {
                 only
             }
             Some(&NextHop::Ports { first, count }) => {
-                let hash = if self.sprays { self.balancer.hash(hash, now) } else { hash };
-                let choice = ecmp::choose(hash, self.ecmp_seed, u32::from(count));
+                let choice = match self.sprays {
+                    true => self.spread(links, packet, (first, count), queue),
+                    false => ecmp::choose(hash, self.ecmp_seed, u32::from(count)),
+                };
                 self.routes.members[usize::from(first) + choice as usize]
             }
             Some(NextHop::Local) => {
@@ -292,6 +298,30 @@ impl Switch {
                 }
             }
         }
+    }
+
+    /// Which of `count` next hops, from `first` on, a packet takes that is for `queue`, if not its flow alone
+    /// decides.
+    #[inline(never)]
+    fn spread(
+        &mut self,
+        links: &Links,
+        packet: u32,
+        (first, count): (u16, u16),
+        queue: usize,
+    ) -> u32 {
+        let (now, seed) = (links.now(), self.ecmp_seed);
+        let of = links.pool.get(packet);
+        let hash = links.common.tuples[of.tuple as usize].hash;
+        let Balancer::Custom(custom) = &mut self.balancer else {
+            return ecmp::choose(self.balancer.hash(hash, now), seed, u32::from(count));
+        };
+        let members = &self.routes.members[usize::from(first)..][..usize::from(count)];
+        let (ports, first_port) = (&self.ports, self.first_port);
+        let ports = &Seen { ports, links, first_port, queue, seed };
+        let hops = Hops { members, ports };
+        let arrival = Arrival { now: Time::from_ps(now), hash, bytes: u32::from(of.bytes) };
+        u32::from(custom.choose(&arrival, &hops).index)
     }
 
     /// Whether an egress queue takes a packet, before the buffer is asked: of a lossless one, from which the

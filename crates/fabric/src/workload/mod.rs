@@ -17,6 +17,7 @@
 //! completed theirs, as in a bulk-synchronous application. Flows of a [`Job`] post what the job says, when it
 //! says so, and their messages have lengths of their own.
 
+mod custom;
 mod files;
 mod job;
 mod probes;
@@ -28,10 +29,9 @@ use serde::Deserialize;
 
 use crate::random::{Random, of_seed, split_mix};
 
+pub use custom::{HostList, Refusal, Scene, Traffic, WorkloadKind};
 pub(crate) use files::{Trace, trace};
-#[cfg(test)]
-pub(crate) use job::Plan;
-pub use job::{Algorithm, Collective, Job, Operation, Schedule};
+pub use job::{Algorithm, Collective, Job, OpId, Operation, Plan, Schedule, Unfit};
 pub(crate) use job::{JobPart, Misfit, Op, Repetition, Size, Todo, Walk, chakra, goal};
 pub use probes::{PROBE_BYTES, probes};
 pub use queries::{Queries, queries};

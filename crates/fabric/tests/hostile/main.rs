@@ -4,6 +4,7 @@
 mod any;
 mod config_dbs;
 mod controllers;
+mod extensions;
 mod jobs;
 mod scenarios;
 

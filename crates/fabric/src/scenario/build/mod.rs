@@ -3,6 +3,7 @@
 
 mod capture;
 mod controller;
+mod custom;
 mod dcqcn;
 mod experiment;
 mod fault;
@@ -13,6 +14,7 @@ mod lab;
 mod nic;
 mod switch;
 mod testbed;
+mod theirs;
 mod topology;
 mod workload;
 
@@ -30,6 +32,7 @@ use super::table::{Describe as _, Table as _, table};
 use super::value::{TICK, flag, needed, or, otherwise, text, time, time_from, whole};
 use super::{Files, Note, Scenario, ScenarioError, TableText, text_of};
 use crate::NetworkConfig;
+use crate::extend::Extensions;
 use crate::model::HostConfig;
 use crate::nic::NicConfig;
 use crate::random::Random;
@@ -45,7 +48,7 @@ use switch::{Switch, lossless, switch};
 pub use testbed::Testbed;
 pub(super) use testbed::{bare_topology, testbed};
 use topology::{Shape, topology};
-use workload::{Scene, Work, Workload, workload};
+use workload::{Scene, Work, Workload};
 
 table! {
     /// The file: a network, what its applications do, and what goes wrong.
@@ -107,10 +110,12 @@ fn plain() -> NetworkConfig {
 }
 
 /// See [`super::reference`].
-pub(super) fn reference() -> Vec<TableText> {
+pub(super) fn reference(extensions: &Extensions) -> Result<Vec<TableText>> {
+    custom::sound(extensions)?;
     let mut texts = Vec::new();
     File::describe("", "", &mut texts);
-    texts
+    custom::describe(extensions, &mut texts);
+    Ok(texts)
 }
 
 impl<'a> At<'a> {
@@ -133,6 +138,7 @@ impl<'a> At<'a> {
 
 /// Of several mistakes the one that stands first in the file is told.
 pub(super) fn scenario(at: &At<'_>, seed: Option<u64>, files: &Files<'_>) -> Result<Scenario> {
+    custom::sound(at.extensions())?;
     let (mut file, mut mistakes) = (File::default(), Mistakes::default());
     mistakes.note(file.read(at));
     let shape = match &file.topology {
@@ -218,7 +224,7 @@ impl File<'_> {
             mistakes.note(table.look());
         }
         for table in &self.workloads {
-            mistakes.note(table.kind());
+            mistakes.note(custom::look(&table.at));
         }
         for table in &self.faults {
             mistakes.note(table.kind());
@@ -354,7 +360,7 @@ impl Made<'_> {
             origin.workloads.push((config.flows.len(), table.at.place("kind")));
             let scene = Scene { topology: &config.topology, end, files };
             let first = config.flows.len();
-            match mistakes.note(workload(table, &scene, &mut random)) {
+            match mistakes.note(custom::workload(table, &scene, &mut random)) {
                 Some(Work::Flows(flows)) if flows.is_empty() => {
                     let Place { line, key, .. } = table.at.place("kind");
                     notes.push(warning(format!(

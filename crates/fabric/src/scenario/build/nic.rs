@@ -9,13 +9,17 @@ use super::Files;
 use super::controller::{BBR, Controller, DCTCP, HPCC, SWIFT, TIMELY, check, obey};
 use super::dcqcn::DcqcnTable;
 use super::switch::some;
+use super::theirs::{CONTROLLERS, Theirs};
 use crate::NetworkConfig;
+use crate::extend::Extensions;
 use crate::limits::{CACHE_ENTRIES_MAX, TCP_BUFFER_BYTES_MAX};
 use crate::nic::{HostMemory, NicConfig, Pcie};
 use crate::scenario::at::{At, Entry, Result};
 use crate::scenario::deferred::{Deferred, deferred, inner};
 use crate::scenario::table::table;
-use crate::scenario::value::{Value, choice, dscp_map, flag, named, or, rate, time, whole, within};
+use crate::scenario::value::{
+    Value, choice, dscp_map, flag, named, named_and, or, rate, time, whole, within,
+};
 use crate::tcp::{KernelLatency, TcpConfig};
 
 /// A path MTU.
@@ -38,7 +42,8 @@ fn recovery<'a>() -> Value<'a, Recovery> {
 
 fn congestion<'a>() -> Value<'a, Congestion> {
     let plain = [("none", Congestion::None), ("dcqcn", Congestion::Dcqcn(Dcqcn::default()))];
-    named(plain.into_iter().chain(Congestion::NAMED).collect::<Vec<_>>())
+    let ours: Vec<_> = plain.into_iter().chain(Congestion::NAMED).collect();
+    named_and(ours, Extensions::congestions)
 }
 
 /// What a table says of a NIC.
@@ -52,6 +57,7 @@ pub(super) struct Nic<'a> {
     swift: Option<Deferred<'a, Controller<SWIFT>>>,
     hpcc: Option<Deferred<'a, Controller<HPCC>>>,
     bbr: Option<Deferred<'a, Controller<BBR>>>,
+    theirs: Theirs<CONTROLLERS>,
 }
 
 table! {
@@ -71,6 +77,7 @@ table! {
         hpcc = deferred() => hpcc;
         /// What the windows of BBR are set to, for congestion "bbr".
         bbr = deferred() => bbr;
+        ..theirs;
         ..config;
     }
 }
@@ -236,7 +243,7 @@ pub(super) fn nic(
 ) -> Result<(NicConfig, bool)> {
     let mut said = Nic { config: config.nic.clone(), ..Nic::default() };
     table.read_over(&mut said)?;
-    let Nic { config: mut nic, lossless, dcqcn, dctcp, timely, swift, hpcc, bbr } = said;
+    let Nic { config: mut nic, lossless, dcqcn, dctcp, timely, swift, hpcc, bbr, theirs } = said;
     if let Some(dcqcn) = dcqcn {
         dcqcn.read()?.set(&mut nic, &dcqcn.at, files)?;
     }
@@ -246,6 +253,7 @@ pub(super) fn nic(
     obey(swift.as_ref(), &mut nic.congestion, &mut at)?;
     obey(hpcc.as_ref(), &mut nic.congestion, &mut at)?;
     obey(bbr.as_ref(), &mut nic.congestion, &mut at)?;
+    theirs.obey(&mut nic.congestion)?;
     check(&nic.congestion, line, at)?;
     only_selective_repeat_places(&nic, &config.nic, at)?;
     nic.lossless_priorities = lossless.unwrap_or(nic.lossless_priorities);

@@ -2,14 +2,16 @@
 
 use rdma::{Rate, Span};
 
+use super::theirs::{BALANCERS, Theirs};
+use crate::extend::Extensions;
 use crate::limits::CELL_BYTES_MAX;
 use crate::pfc::{PRIORITIES, PfcConfig};
 use crate::scenario::at::{At, Entry, Result};
 use crate::scenario::deferred::{Deferred, inner};
 use crate::scenario::table::{Keys, table};
 use crate::scenario::value::{
-    Value, choice, dscp_map, flag, list, named, needed, or, otherwise, priorities, probability,
-    rate, text, time, time_from, whole, within,
+    Value, choice, dscp_map, flag, list, named, named_and, needed, or, otherwise, priorities,
+    probability, rate, text, time, time_from, whole, within,
 };
 use crate::switch::Cell;
 use crate::switch::config::{
@@ -43,7 +45,7 @@ pub(super) fn some<'a>() -> Value<'a, u8> {
 const FLOWLET_GAP: Span = Span::from_us(500);
 
 fn balance<'a>() -> Value<'a, Balance> {
-    named(Balance::ALL.map(|balance| (balance.name(), balance)))
+    named_and(Balance::ALL.map(|balance| (balance.name(), balance)), Extensions::balances)
 }
 
 fn model<'a>() -> Value<'a, Model> {
@@ -127,6 +129,7 @@ table! {
         ecn = or("never", inner()) => ecn: Option<Ecn>;
         /// Against servers that pause without end.
         watchdog = or("none", inner()) => watchdog: Option<WatchdogConfig>;
+        ..theirs: Theirs<BALANCERS>;
     }
     // What `over` makes of keys of their own, and what only a config_db says.
     besides buffer_bytes, cell, latency, groups, queues, balance, watchdog, ports, pcp_to_class,
@@ -326,6 +329,7 @@ pub(super) fn switch(
     let mut said = Switch { config: base.clone(), ..Switch::default() };
     table.read_over(&mut said)?;
     let mut config = said.over();
+    said.theirs.balance(&mut config.balance)?;
     if let Some(ecn) = &said.ecn {
         mark_by_rate(&mut config, ecn, rates);
     }

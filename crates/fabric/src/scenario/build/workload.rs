@@ -466,7 +466,7 @@ fn job(job: Job, at: &At<'_>) -> Result<Work> {
 }
 
 /// Refuses more flows than there is room for, before any of them is made.
-fn room(at: &At<'_>, flows: f64) -> Result<()> {
+pub(super) fn room(at: &At<'_>, flows: f64) -> Result<()> {
     if flows <= FLOWS_MAX as f64 {
         return Ok(());
     }

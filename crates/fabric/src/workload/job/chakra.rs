@@ -345,7 +345,10 @@ impl<'a> Reading<'a> {
         }
         let Self { plan, nodes, .. } = self;
         plan.finish().map_err(|unfit| {
-            let (Unfit::Circle(op) | Unfit::Unmatched(op) | Unfit::OtherRank(op)) = unfit;
+            let (Unfit::Circle(op)
+            | Unfit::Unmatched(op)
+            | Unfit::OtherRank(op)
+            | Unfit::NoRank(op)) = unfit;
             let (rank, id) = nodes.get(op.index()).copied().unwrap_or_default();
             let message = format!("node {id} waits for itself, by way of others");
             let hint = "remove a dependency of the circle, or order collectives alike at all ranks";

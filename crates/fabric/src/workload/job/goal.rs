@@ -313,7 +313,7 @@ impl<'a> Reading<'a> {
                     "remove a requires of the circle, or send before what is received in return",
                 )
             }
-            Unfit::Unmatched(op) | Unfit::OtherRank(op) => {
+            Unfit::Unmatched(op) | Unfit::OtherRank(op) | Unfit::NoRank(op) => {
                 FileError::new(line(op), "this operation has no other end").hint(STATEMENTS)
             }
         })

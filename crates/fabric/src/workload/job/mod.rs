@@ -26,9 +26,7 @@ pub use collective::{Algorithm, Collective, Operation};
 pub(crate) use collective::{Misfit, Size};
 pub(crate) use goal::goal;
 pub(crate) use schedule::Op;
-#[cfg(test)]
-pub(crate) use schedule::Plan;
-pub use schedule::Schedule;
+pub use schedule::{OpId, Plan, Schedule, Unfit};
 pub(crate) use walk::{Repetition, Todo, Walk};
 
 use super::{FlowSpec, Verb};

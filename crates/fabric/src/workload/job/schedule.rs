@@ -13,6 +13,7 @@
 //! A schedule does not change while it runs, and all ranks share it: what a rank has done is its
 //! [`super::Walk`].
 
+use core::fmt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -254,22 +255,54 @@ const OVER: u8 = 4;
 
 /// An operation of a schedule in the making, by the order in which they were added.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct OpId(u32);
+pub struct OpId(u32);
 
 /// Why a schedule cannot be made: the operation that shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unfit {
+pub enum Unfit {
     /// It waits for itself, by way of others.
     Circle(OpId),
     /// A send without a receive, or the other way round.
     Unmatched(OpId),
-    /// An operation of another rank is required.
+    /// An operation of another rank, or of another plan, is required.
     OtherRank(OpId),
+    /// Its rank is not there.
+    NoRank(OpId),
 }
 
-/// A schedule in the making.
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (op, what) = match self {
+            Self::Circle(op) => (op, "waits for itself, by way of others"),
+            Self::Unmatched(op) => (op, "has no other end"),
+            Self::OtherRank(op) => (op, "requires one of another rank: ranks meet in messages"),
+            Self::NoRank(op) => (op, "is of a rank that is not there"),
+        };
+        write!(f, "operation {} of the schedule {what}", op.0)
+    }
+}
+
+impl core::error::Error for Unfit {}
+
+/// A schedule in the making. Operations of a rank start at once unless they require others; what is wrong with
+/// them is told when it is finished.
+///
+/// ```
+/// use fabric::workload::Plan;
+/// use rdma::Span;
+///
+/// // Rank 0 asks for 64 bytes of rank 1, which computes for 5 us before it answers with a megabyte.
+/// let mut plan = Plan::new(2);
+/// let (_, asked) = plan.message((0, 1), 0, 64);
+/// let computed = plan.calc(1, 0, Span::from_us(5));
+/// plan.requires(computed, asked);
+/// let (answer, _) = plan.message((1, 0), 0, 1_000_000);
+/// plan.requires(answer, computed);
+/// assert_eq!(plan.finish()?.len(), 5);
+/// # Ok::<(), fabric::workload::Unfit>(())
+/// ```
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     ranks: u32,
     /// With the rank of each.
     ops: Vec<(u32, Op)>,
@@ -285,7 +318,7 @@ const NONE: u32 = u32::MAX;
 
 impl Plan {
     /// One of so many ranks.
-    pub(crate) fn new(ranks: u32) -> Self {
+    pub fn new(ranks: u32) -> Self {
         let (ops, edges, known) = (Vec::new(), Vec::new(), BTreeMap::new());
         Self { ranks, ops, edges, known, connections: Vec::new() }
     }
@@ -306,12 +339,12 @@ impl Plan {
     }
 
     fn add(&mut self, rank: u32, op: Op) -> OpId {
-        debug_assert!(rank < self.ranks);
         self.ops.push((rank, op));
         OpId(self.ops.len() as u32 - 1)
     }
 
-    pub(crate) fn calc(&mut self, rank: u32, core: u8, time: Span) -> OpId {
+    /// A computation of so long on a core of `rank`, which does one after the other.
+    pub fn calc(&mut self, rank: u32, core: u8, time: Span) -> OpId {
         self.add(rank, Op::calc(core, time))
     }
 
@@ -344,8 +377,9 @@ impl Plan {
         }
     }
 
-    /// A message: what sends it, and what receives it.
-    pub(crate) fn message(&mut self, ends: (u32, u32), channel: u32, bytes: u32) -> (OpId, OpId) {
+    /// A message of `bytes` from a rank to another, by queue pair `channel` of the two: what sends it, complete when
+    /// it is acknowledged, and what receives it, complete when the last byte is there.
+    pub fn message(&mut self, ends: (u32, u32), channel: u32, bytes: u32) -> (OpId, OpId) {
         let send = self.send(ends, channel, bytes);
         let receive = self.receive(ends.1);
         self.join(send, receive);
@@ -353,17 +387,17 @@ impl Plan {
     }
 
     /// `op` starts when `other` is complete.
-    pub(crate) fn requires(&mut self, op: OpId, other: OpId) {
+    pub fn requires(&mut self, op: OpId, other: OpId) {
         self.edges.push((other.0, op.0));
     }
 
     /// `op` starts when `other` has started.
-    pub(crate) fn requires_start(&mut self, op: OpId, other: OpId) {
+    pub fn requires_start(&mut self, op: OpId, other: OpId) {
         self.edges.push((other.0 | AT_START, op.0));
     }
 
     /// An operation of `rank` that is complete when all of `ops` are.
-    pub(crate) fn all(&mut self, rank: u32, ops: &[OpId]) -> Option<OpId> {
+    pub fn all(&mut self, rank: u32, ops: &[OpId]) -> Option<OpId> {
         if let [] | [_] = ops {
             return ops.first().copied();
         }
@@ -376,13 +410,28 @@ impl Plan {
     ///
     /// # Errors
     /// [`Unfit`].
-    pub(crate) fn finish(self) -> Result<Arc<Schedule>, Unfit> {
+    pub fn finish(self) -> Result<Arc<Schedule>, Unfit> {
         let Self { ranks, ops, edges, connections, .. } = self;
         let open = |op: &(u32, Op)| {
             matches!(op.1, Op::Send { receive: NONE, .. } | Op::Receive { send: NONE })
         };
         if let Some(index) = ops.iter().position(open) {
             return Err(Unfit::Unmatched(OpId(index as u32)));
+        }
+        let count = ops.len() as u32;
+        let ends =
+            |of: &Connection| of.source.max(of.destination) >= ranks || of.source == of.destination;
+        let lost = |op: &(u32, Op)| {
+            let sends = |connection: u32| connections.get(connection as usize).is_none_or(ends);
+            op.0 >= ranks || matches!(op.1, Op::Send { connection, .. } if sends(connection))
+        };
+        if let Some(index) = ops.iter().position(lost) {
+            return Err(Unfit::NoRank(OpId(index as u32)));
+        }
+        if let Some((other, op)) =
+            edges.iter().find(|(other, op)| (other & !AT_START).max(*op) >= count)
+        {
+            return Err(Unfit::OtherRank(OpId((*op).min(other & !AT_START))));
         }
         // Operations get numbers rank by rank, in the order in which they were added.
         let mut first_ops = vec![0_u32; ranks as usize + 1];
