@@ -1,60 +1,7 @@
 //! `ferroce`, the command.
 
-mod args;
-mod bench;
-mod compare;
-mod counters;
-mod devices;
-mod doctor;
-#[cfg(test)]
-mod documented;
-mod export;
-mod failure;
-mod lab;
-mod library;
-mod manual;
-mod output;
-mod papers;
-mod pingmesh;
-mod program;
-mod run;
-mod signals;
-mod sim;
-mod sources;
-mod values;
-mod view;
-mod watch;
-
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use args::{Cli, Command};
-
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
-    run::doubt_variables();
-    let result = match command {
-        Command::Run(arguments) => run::run(&arguments),
-        Command::Counters(arguments) => counters::show(&arguments),
-        Command::Devices => devices::list(),
-        Command::Sim(arguments) => sim::run(&arguments),
-        Command::Compare(arguments) => compare::run(&arguments),
-        Command::Lab(command) => lab::run(command),
-        Command::Papers(arguments) => papers::run(&arguments),
-        Command::Pingmesh(command) => pingmesh::run(&command),
-        Command::Bench(arguments) => bench::run(&arguments),
-        Command::Doctor(arguments) => return doctor::run(&arguments),
-        Command::Export(arguments) => export::run(&arguments),
-        Command::Watch(arguments) => watch::run(&arguments),
-        Command::Completions { shell } => manual::completions(shell),
-        Command::Man { folder } => manual::pages(&folder),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("{failure}");
-            failure.exit_code()
-        }
-    }
+    ferroce_cli::main()
 }

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use fabric::check::Check;
+use fabric::extend::Extensions;
 use fabric::record::{self, Samples};
 use fabric::report::{Report, Seeds};
 use fabric::scenario;
@@ -25,11 +26,11 @@ use inputs::{Input, inputs};
 use meter::Meter;
 use watch::{Building, Interrupt, Watch};
 
-pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Sim, extensions: &Extensions) -> Result<(), Failure> {
     if let Some(table) = &arguments.keys {
-        return keys(table);
+        return keys(table, extensions);
     }
-    let inputs = inputs(arguments)?;
+    let inputs = inputs(arguments, extensions)?;
     if arguments.init {
         return inputs.iter().try_for_each(Input::init);
     }
@@ -61,7 +62,7 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
 }
 
 /// Runs one scenario once.
-fn one(arguments: &Sim, input: &Input, interrupt: &Interrupt) -> Result<(), Failure> {
+fn one(arguments: &Sim, input: &Input<'_>, interrupt: &Interrupt) -> Result<(), Failure> {
     let building = Building::start();
     let scenario = input.read(arguments.seed)?;
     building.read(scenario.network.topology.hosts.len());
@@ -129,8 +130,9 @@ fn one(arguments: &Sim, input: &Input, interrupt: &Interrupt) -> Result<(), Fail
 }
 
 /// Says what may be written in `table`, or in all of them.
-fn keys(table: &str) -> Result<(), Failure> {
-    let all = scenario::reference();
+fn keys(table: &str, extensions: &Extensions) -> Result<(), Failure> {
+    let all =
+        scenario::reference_extended(extensions).map_err(|error| Failure::from_message(&error))?;
     let named: Vec<String> = all
         .iter()
         .filter(|text| table.is_empty() || text.is_called(table))

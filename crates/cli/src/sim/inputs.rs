@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use fabric::check::Check;
+use fabric::extend::Extensions;
 use fabric::scenario::{Note, Scenario, sonic};
 
 use crate::args::Sim;
@@ -14,19 +15,24 @@ use crate::output::{cannot_write, print};
 
 /// A scenario that is to run.
 #[derive(Debug)]
-pub(super) struct Input {
+pub(super) struct Input<'e> {
     path: PathBuf,
     text: String,
     /// Whether the file is a switch's, and `text` a scenario around it.
     switch: bool,
     /// What `--set` says.
     set: Vec<String>,
+    /// What it may name beside what is ours.
+    extensions: &'e Extensions,
     /// The folder of its results.
     pub(super) output: Option<PathBuf>,
 }
 
 /// All scenarios of the command, in its order.
-pub(super) fn inputs(arguments: &Sim) -> Result<Vec<Input>, Failure> {
+pub(super) fn inputs<'e>(
+    arguments: &Sim,
+    extensions: &'e Extensions,
+) -> Result<Vec<Input<'e>>, Failure> {
     let mut names = BTreeSet::new();
     let several = arguments.scenarios.len() > 1;
     let input = |path: &PathBuf| {
@@ -41,7 +47,8 @@ pub(super) fn inputs(arguments: &Sim) -> Result<Vec<Input>, Failure> {
         });
         let switch = text.trim_start().starts_with('{');
         let text = if switch { around(path, &text)? } else { text };
-        Ok(Input { path: path.clone(), text, switch, set: arguments.set.clone(), output })
+        let set = arguments.set.clone();
+        Ok(Input { path: path.clone(), text, switch, set, extensions, output })
     };
     arguments.scenarios.iter().map(input).collect()
 }
@@ -67,11 +74,12 @@ fn own_name(path: &Path, names: &mut BTreeSet<String>) -> String {
     name
 }
 
-impl Input {
+impl Input<'_> {
     /// Reads it; `seed` takes the place of its own. Its title says what was set.
     pub(super) fn read(&self, seed: Option<u64>) -> Result<Scenario, Failure> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
-        let mut scenario = Scenario::parse_set(&self.text, folder, &self.set, seed)
+        let (text, set) = (&self.text, &self.set);
+        let mut scenario = Scenario::parse_extended(text, folder, set, seed, self.extensions)
             .map_err(|error| self.wrong(&error))?;
         if !self.set.is_empty() {
             scenario.title += &format!(", {}", self.set.join(", "));
@@ -83,7 +91,7 @@ impl Input {
     pub(super) fn read_with(&self, seed: Option<u64>, set: &[String]) -> Option<Scenario> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         let set = [&self.set[..], set].concat();
-        Scenario::parse_set(&self.text, folder, &set, seed).ok()
+        Scenario::parse_extended(&self.text, folder, &set, seed, self.extensions).ok()
     }
 
     /// Says that the file is a switch's, if it is.

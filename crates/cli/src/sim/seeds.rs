@@ -21,7 +21,7 @@ use crate::output::{cannot_write, make_folder, print};
 /// Runs a scenario with `count` seeds.
 pub(super) fn run(
     arguments: &Sim,
-    input: &Input,
+    input: &Input<'_>,
     count: u32,
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {

@@ -21,7 +21,7 @@ const STRETCH: Span = Span::from_us(20);
 /// Tries the remedies of `report`, which is of `network`.
 pub(super) fn tried(
     arguments: &Sim,
-    input: &Input,
+    input: &Input<'_>,
     report: &Report<'_>,
     network: &Network,
     interrupt: &Interrupt,
