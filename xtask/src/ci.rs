@@ -11,8 +11,8 @@ use pico_args::Arguments;
 use crate::tally::{self, Tally};
 use crate::workspace::{self, cargo};
 use crate::{
-    abi, book, crowd, dist, distributions, interop, labs, mistakes, pingmesh, programs, pyverbs,
-    routed, speed, storm, strangers, terminal, tidy,
+    abi, book, crowd, dist, distributions, extensions, interop, labs, mistakes, pingmesh, programs,
+    pyverbs, routed, speed, storm, strangers, terminal, tidy,
 };
 
 /// How many storms run over the engine: about a minute.
@@ -56,6 +56,7 @@ fn stages(tally: &mut Tally) -> Result<Option<String>> {
         let what = ["test", "--package", "ferroce-softnic", "--profile", "ci", "--test", "nic"];
         judged(tally, tally::tests(cargo().args(what).env("FERROCE_LINK", "udp")))
     })?;
+    stage("extensions", || judged(tally, extensions::run()))?;
     stage("speed", speed::run)?;
     stage("storm", || {
         storm::run(Arguments::from_vec(["--seeds", STORMS].map(OsString::from).to_vec()))

@@ -8,6 +8,7 @@ mod crowd;
 mod demo;
 mod dist;
 mod distributions;
+mod extensions;
 mod interop;
 mod lab;
 mod labs;
@@ -53,6 +54,7 @@ cargo xtask <command>
            --full               long forms of the hard days, a thousand programs among them
   book                          run the blocks of README and book that need what `dist` builds
            --long               those that take minutes, too
+  extensions                    build, test and run examples/extensions, which is outside the workspace
   mistakes                      make each mistake of the book's chapter on debugging
   pingmesh                      four hosts in network namespaces, and one with a bad cable, as root
            --full               each fault at each host
@@ -135,6 +137,10 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
             finish(arguments)?;
             dist::run()?;
             tally::require_all_passed(book::run(long)?)
+        }
+        "extensions" => {
+            finish(arguments)?;
+            tally::require_all_passed(extensions::run()?)
         }
         "mistakes" => {
             finish(arguments)?;
