@@ -10,9 +10,9 @@
 //!
 //! A round trip is too long for as long as the queue stands, which a sender that cuts its window at every
 //! long one answers several times: the queue runs empty, and the link stands idle. The sign of the gradient says
-//! whether the last cut was enough. The room is a time and not a part of the shortest round trip: so flows from near and
-//! far aim at the same queue, and share it. A flow that begins with a large window finds the queue that it makes itself, and takes it for the
-//! shortest round trip: so it begins with a packet.
+//! whether the last cut was enough. The room is a time and not a part of the shortest round trip: so flows from near
+//! and far aim at the same queue, and share it. A flow that begins with a large window finds the queue that it makes
+//! itself, and takes it for the shortest round trip: so it begins with a packet.
 //!
 //! What is absent: a rate within the window (what fits into it leaves at once), and a window of less than a packet
 //! (the engine sends one at a time whatever a controller says), so that many senders share a short queue.
