@@ -68,7 +68,10 @@ mod page;
 mod table;
 pub mod words;
 
-pub use metrics::{Endpoint, EndpointError, Format, MetricKind, MetricValue, Metrics, Reach};
+pub use metrics::{
+    Endpoint, EndpointError, Format, MetricKind, MetricValue, Metrics, OtlpError, OtlpReceiver,
+    Reach,
+};
 pub use page::{Block, Figure, LEVELS, Page, Replay, ReplayFrame, ReplayNode};
 pub use rdma::nearest;
 pub use table::{Cell, Column, Kind, Table};

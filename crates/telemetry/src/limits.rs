@@ -25,3 +25,9 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 16 << 10;
 pub(crate) const REQUEST_HEADERS_MAX: usize = 64;
 /// How long a request may take to arrive.
 pub(crate) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
+/// The most points of one request of OTLP: some 1.5 MB, where OpenTelemetry's collector takes 20 MB.
+pub(crate) const OTLP_POINTS_MAX: usize = 5_000;
+/// How long a push may take.
+pub(crate) const OTLP_TIME_MAX: Duration = Duration::from_secs(10);
+/// The longest answer to a push that is read.
+pub(crate) const OTLP_ANSWER_BYTES_MAX: u64 = 64 << 10;

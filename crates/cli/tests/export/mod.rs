@@ -276,6 +276,97 @@ fn prometheus_scrapes_the_exporter_and_answers_for_a_rate_of_pauses() {
     );
 }
 
+/// Takes a request, answers it, and returns its head and what it brings.
+fn take(listener: &TcpListener, answer: &str) -> (String, Value) {
+    let mut stream = BufReader::new(listener.accept().unwrap().0);
+    let (mut head, mut length) = (String::new(), 0);
+    while !head.ends_with("\r\n\r\n") {
+        let at = head.len();
+        assert!(stream.read_line(&mut head).unwrap() > 0, "{head}");
+        if let Some(text) = head[at..].to_lowercase().strip_prefix("content-length:") {
+            length = text.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    stream.into_inner().write_all(answer.as_bytes()).unwrap();
+    (head, serde_json::from_slice(&body).unwrap())
+}
+
+#[test]
+fn export_pushes_by_otlp_what_prometheus_gets() {
+    let folder = TempDir::new().unwrap();
+    save_host(folder.path(), 5);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let push = || {
+        let args = ["export", "--once", "--otlp", &url, "--from"];
+        ferroce().args(args).arg(folder.path()).assert()
+    };
+    let answered = |answer: &str| {
+        let answer = format!("HTTP/1.1 {answer}");
+        thread::scope(|scope| {
+            let taken = scope.spawn(|| take(&listener, &answer));
+            let assert = push();
+            let said = assert.get_output().clone();
+            let said = String::from_utf8([said.stdout, said.stderr].concat()).unwrap();
+            (taken.join().unwrap(), assert.get_output().status.code(), said)
+        })
+    };
+    let ((head, body), status, said) = answered("200 OK\r\nContent-Length: 2\r\n\r\n{}");
+    assert_eq!(status, Some(0), "{said}");
+    assert!(head.starts_with("POST /v1/metrics HTTP/1.1\r\n"), "{head}");
+    assert!(head.to_lowercase().contains("content-type: application/json\r\n"), "{head}");
+    // Each sample that Prometheus gets is there, with its labels and its value.
+    let metrics = body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
+    let mut pushed = Vec::new();
+    for metric in metrics {
+        let data = metric.get("sum").or_else(|| metric.get("gauge")).unwrap();
+        for point in data["dataPoints"].as_array().unwrap() {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            let labels = point["attributes"].as_array().unwrap().iter();
+            let labels = labels
+                .map(|it| format!("{}={:?}", text(&it["key"]), text(&it["value"]["stringValue"])));
+            let labels = labels.collect::<Vec<_>>().join(",");
+            let value = point["asInt"].as_str().map(str::to_owned);
+            let value = value.unwrap_or_else(|| point["asDouble"].to_string());
+            let value: f64 = value.parse().unwrap();
+            pushed.push((text(&metric["name"]), labels, value));
+        }
+    }
+    let text = exposed(folder.path());
+    let samples = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+        (name.to_owned(), labels.trim_end_matches('}').to_owned(), value.parse::<f64>().unwrap())
+    });
+    let samples: Vec<_> = samples.collect();
+    assert!(samples.len() > 60, "{text}");
+    assert_eq!(pushed, samples);
+
+    let (_, status, said) = answered("400 Bad Request\r\nContent-Length: 9\r\n\r\ntoo large");
+    assert_eq!(status, Some(125));
+    assert_eq!(said, format!("error: {url}/v1/metrics refuses: 400 Bad Request: too large\n"));
+    let partial = r#"{"partialSuccess":{"rejectedDataPoints":"2","errorMessage":"old"}}"#;
+    let answer = format!("200 OK\r\nContent-Length: {}\r\n\r\n{partial}", partial.len());
+    let (_, status, said) = answered(&answer);
+    assert_eq!((status, &*said), (Some(125), "error: 2 points were rejected: old\n"));
+    drop(listener);
+    let said = push().code(125).get_output().stderr.clone();
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains("/v1/metrics cannot be reached: "), "{said}");
+    ferroce()
+        .args(["export", "--otlp", "https://collector"])
+        .assert()
+        .code(125)
+        .stdout_eq("")
+        .stderr_eq(str![[r#"
+error: --otlp: https://collector is no URL of OTLP/HTTP: http://HOST:PORT
+hint: a collector that wants https has one of its own, or a sidecar, on this host
+
+"#]]);
+}
+
 #[test]
 fn watch_tells_rates_and_ends_with_one_if_something_is_wrong() {
     let folder = TempDir::new().unwrap();

@@ -3,7 +3,8 @@
 //! ```text
 //!   Metrics ─┬─ Family  name, kind, help           rdma_roce_pfc_pause_frames_total, a counter
 //!            │    └─ sample  labels, value         {device="mlx5_0",direction="rx",priority="3"} 17
-//!            └─ to_text ─► Prometheus text 0.0.4, or OpenMetrics 1.0.0 ─► Endpoint ─► a scraper
+//!            ├─ to_text ─► Prometheus text 0.0.4, or OpenMetrics 1.0.0 ─► Endpoint ─► a scraper
+//!            └─ to_otlp ─► JSON of OTLP/HTTP ─► OtlpReceiver ─► a collector of OpenTelemetry
 //! ```
 //!
 //! Ports, priorities and directions are labels, never parts of a name: a query then asks for all of them at once.
@@ -14,18 +15,21 @@
 //!   escaped, a series that is there already keeps its first value, and what comes under a known name with another
 //!   kind is left out.
 //! - The number of series has a bound ([`Metrics::bounded`]). What is beyond it is left out and counted
-//!   ([`Metrics::left_out`]); [`Metrics::to_text`] says so in a sample of its own.
+//!   ([`Metrics::left_out`]); what is rendered says so in a sample of its own.
 //! - The same samples give the same bytes, in whatever order they were added.
 //!
 //! Absent: histograms, exemplars, and times of samples, which Prometheus advises exporters against.
 
 mod endpoint;
+mod otlp;
 mod text;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 pub use endpoint::{Endpoint, EndpointError, Reach};
+pub use otlp::{OtlpError, OtlpReceiver};
 pub use text::Format;
 
 use crate::limits::{LABEL_VALUE_CHARS_MAX, METRIC_SERIES_MAX};
@@ -61,6 +65,10 @@ impl From<f64> for MetricValue {
         Self::Float(value)
     }
 }
+
+const LEFT_OUT: &str = "ferroce_metrics_left_out";
+const LEFT_OUT_HELP: &str = "Samples of this scrape that are not in it: beyond the bound on series, \
+                             twice the same series, or of another kind than their family.";
 
 /// Name and value of each label, by name.
 type Labels = Vec<(String, String)>;
@@ -181,6 +189,17 @@ impl Metrics {
         let mut labels: Labels = labels.iter().map(|&(name, value)| label(name, value)).collect();
         labels.sort();
         self.families.get(name)?.samples.get(&labels).copied()
+    }
+
+    /// All families, and one that says how many samples were left out, if any were.
+    fn told(&self) -> impl Iterator<Item = (&str, Cow<'_, Family>)> {
+        let left_out = (self.left_out > 0).then(|| {
+            let samples = [(Labels::new(), MetricValue::Integer(self.left_out))].into();
+            let help = LEFT_OUT_HELP.to_owned();
+            (LEFT_OUT, Cow::Owned(Family { kind: MetricKind::Gauge, help, samples }))
+        });
+        let families = self.families.iter();
+        families.map(|(name, family)| (name.as_str(), Cow::Borrowed(family))).chain(left_out)
     }
 
     /// What a scraper reads.

@@ -13,7 +13,7 @@
 
 use core::fmt::{self, Write};
 
-use super::{Family, Labels, MetricKind, MetricValue, Metrics};
+use super::{Family, MetricKind, MetricValue, Metrics};
 
 /// What a scraper understands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,20 +43,11 @@ impl Format {
     }
 }
 
-const LEFT_OUT: &str = "ferroce_metrics_left_out";
-const LEFT_OUT_HELP: &str = "Samples of this scrape that are not in it: beyond the bound on series, \
-                             twice the same series, or of another kind than their family.";
-
 pub(super) fn render(metrics: &Metrics, format: Format) -> String {
     let mut text = String::new();
-    for (name, family) in &metrics.families {
+    for (name, family) in metrics.told() {
         // Writing to a string cannot fail.
-        let _ = write_family(&mut text, name, family, format);
-    }
-    if metrics.left_out > 0 {
-        let samples = [(Labels::new(), MetricValue::Integer(metrics.left_out))].into();
-        let family = Family { kind: MetricKind::Gauge, help: LEFT_OUT_HELP.into(), samples };
-        let _ = write_family(&mut text, LEFT_OUT, &family, format);
+        let _ = write_family(&mut text, name, &family, format);
     }
     if format == Format::OpenMetrics {
         text.push_str("# EOF\n");
