@@ -10,7 +10,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -71,12 +71,27 @@ impl Shared {
     }
 }
 
+/// Has the file for itself, for as long as what it returns lives. SQLite would let two collectors
+/// write to one file, and each would begin and end the other's incidents.
+fn alone(db: &Path) -> Result<Option<File>, Failure> {
+    // Where there are no such locks, nothing can be said.
+    let Ok(file) = File::open(db) else { return Ok(None) };
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            Err(Failure::new(format!("{}: another collector writes to it", db.display()))
+                .hint("--db names another file; one collector can take all agents"))
+        }
+        _ => Ok(Some(file)),
+    }
+}
+
 pub(super) fn run(arguments: &Collect) -> Result<(), Failure> {
     let secret = Secret::read(&arguments.trust)?;
     let topology = topology(&arguments.topology)?;
     let of_store =
         |error: StoreError| Failure::from_message(&format!("{}: {error}", arguments.db.display()));
     let mut store = Store::open(&arguments.db).map_err(of_store)?;
+    let _alone = alone(&arguments.db)?;
     let length_ns = arguments.window_ms * 1_000_000;
     let text = layout::to_text(&topology);
     for (what, value) in [("topology", text), ("window_ns", length_ns.to_string())] {

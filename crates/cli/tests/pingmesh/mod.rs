@@ -188,3 +188,18 @@ hint: folders and the topology name hosts and switches alike
 
 "#]]);
 }
+
+#[test]
+fn a_collector_has_its_file_for_itself() {
+    let collecting = Collecting::start(&[]);
+    let topology = scenario("pingmesh/four-hosts");
+    let command =
+        ferroce().args(["pingmesh", "collect", "--topology", &topology, "--db", "mesh.db"]);
+    let command = command.args(["--key", "key", "--listen", "127.0.0.1:0", "--window-ms", "500"]);
+    let second = command.current_dir(collecting.folder.path()).assert();
+    second.code(125).stdout_eq("").stderr_eq(str![[r#"
+error: mesh.db: another collector writes to it
+hint: --db names another file; one collector can take all agents
+
+"#]]);
+}
