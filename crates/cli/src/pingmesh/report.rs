@@ -1,6 +1,7 @@
 //! `ferroce pingmesh report`: what a collector's file says, as text and as a page.
 
 use std::fs;
+use std::path::Path;
 
 use fabric::topology::Topology;
 use ops::pingmesh::collector::Collector;
@@ -16,8 +17,9 @@ use super::clock::wall_ns;
 use crate::failure::Failure;
 use crate::output::{cannot_write, fitted, print};
 
-/// What is reported on, if nothing else is said.
 const HOUR_NS: u64 = 3_600_000_000_000;
+/// Windows of all hosts that may be on their way; beyond that they are missed.
+const UNDER_WAY: u64 = 3;
 
 pub(super) fn run(arguments: &Report) -> Result<(), Failure> {
     let path = arguments.db.display();
@@ -25,6 +27,10 @@ pub(super) fn run(arguments: &Report) -> Result<(), Failure> {
         Failure::from_message(&format!("{path}: {error}"))
             .hint("a collector writes it: ferroce pingmesh collect --db FILE")
     };
+    if let Some(page) = arguments.output.as_deref().filter(|page| is_same(page, &arguments.db)) {
+        return Err(Failure::new(format!("{} is the collector's file", page.display()))
+            .hint("-o names another file, for the page"));
+    }
     let store = Store::read(&arguments.db).map_err(of_store)?;
     let about = |key: &str| {
         let value = store.about(key).map_err(of_store)?;
@@ -41,9 +47,12 @@ pub(super) fn run(arguments: &Report) -> Result<(), Failure> {
     let mut incidents = store.incidents().map_err(of_store)?;
     incidents.retain(|of| of.until_ns.is_none_or(|until| until >= since_ns));
     let hosts = collector.topology().hosts.len();
-    let place = format!("{hosts} hosts, {} to {}", of_wall(summary.begin_ns()), of_wall(to_ns));
     let coverage = store.coverage(since_ns).map_err(of_store)?;
     let kept: u64 = coverage.values().map(|of| of.windows).sum();
+    let place = match kept {
+        0 => format!("{hosts} hosts, none of which has told anything in that time"),
+        _ => format!("{hosts} hosts, {} to {}", of_wall(summary.begin_ns()), of_wall(to_ns)),
+    };
     let missing: u64 = coverage.values().map(|of| of.missing(length_ns)).sum();
     let mut said = if arguments.json {
         json(&Told {
@@ -61,6 +70,10 @@ pub(super) fn run(arguments: &Report) -> Result<(), Failure> {
             "windows: {kept} of {} hosts, {missing} missing between the first and the last of each\n",
             coverage.len()
         );
+        if kept > 0 && now_ns.saturating_sub(to_ns) > UNDER_WAY * length_ns {
+            let since = of_wall(to_ns);
+            said += &fitted(&format!("silence: no host has told anything since {since}"));
+        }
         let refused = store.about("refused").map_err(of_store)?.unwrap_or_default();
         if !refused.is_empty() {
             said += &fitted(&format!("refused: {refused}"));
@@ -93,4 +106,10 @@ pub(super) fn run(arguments: &Report) -> Result<(), Failure> {
         }
     }
     print(&said)
+}
+
+/// Whether both names lead to one file.
+fn is_same(left: &Path, right: &Path) -> bool {
+    let (left, right) = (fs::canonicalize(left), fs::canonicalize(right));
+    left.is_ok_and(|left| right.is_ok_and(|right| left == right))
 }

@@ -203,3 +203,24 @@ hint: --db names another file; one collector can take all agents
 
 "#]]);
 }
+
+#[test]
+fn a_report_of_a_file_without_windows_gives_no_verdict_and_leaves_the_file() {
+    let collecting = Collecting::start(&[]);
+    let report = |more: &[&str]| {
+        let command = ferroce().args(["pingmesh", "report", "mesh.db"]).args(more);
+        command.current_dir(collecting.folder.path()).assert()
+    };
+    report(&["-o", "./mesh.db"]).code(125).stdout_eq("").stderr_eq(str![[r#"
+error: ./mesh.db is the collector's file
+hint: -o names another file, for the page
+
+"#]]);
+    report(&[]).success().stdout_eq(str![[r#"
+pingmesh of 4 hosts, none of which has told anything in that time
+  scope    probes answered timeout  error invalid p50 us    p99  p99.9 responder
+windows: 0 of 0 hosts, 0 missing between the first and the last of each
+verdict: none, without probes
+
+"#]]);
+}

@@ -215,6 +215,9 @@ impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { verdict, topology, clock } = self;
         let Some((first, others)) = verdict.suspects.split_first() else {
+            if verdict.probes == 0 {
+                return writeln!(f, "verdict: none, without probes");
+            }
             return writeln!(f, "verdict: nothing wrong, by {} probes", verdict.probes);
         };
         let since = clock(first.since_ns);
