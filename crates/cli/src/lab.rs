@@ -90,7 +90,14 @@ fn stay(up: &Up) -> Result<(), Failure> {
         Failure::from_message(&format!("{}: {error}", path.display()))
     };
     let folder = path.parent().unwrap_or(Path::new("."));
-    let scenario = Scenario::parse_in(&text, folder, up.seed).map_err(|error| of_file(&error))?;
+    let scenario = Scenario::parse_in(&text, folder, up.seed).map_err(|error| {
+        let failure = of_file(&error);
+        if opens(&text, &["row", "program", "event", "expect", "scenario"]) {
+            failure.hint("this is an experiment, which `ferroce lab exec` carries out")
+        } else {
+            failure
+        }
+    })?;
     let warnings = scenario.notes.iter().filter(|note| note.warning && !of_workloads(&note.text));
     for note in warnings {
         eprintln!("warning: {}", note.text);
@@ -124,6 +131,14 @@ fn stay(up: &Up) -> Result<(), Failure> {
         print(&leave(&lab, folder)?)?;
     }
     told
+}
+
+/// Whether a file has a table, or an array of tables, of one of these names.
+fn opens(text: &str, names: &[&str]) -> bool {
+    let inner = |line: &str| line.trim().trim_start_matches('[').trim_end_matches(']').to_owned();
+    text.lines()
+        .filter(|line| line.starts_with('[') && line.trim_end().ends_with(']'))
+        .any(|line| names.contains(&inner(line).as_str()))
 }
 
 /// Writes the results of a lab that is over, and says where.

@@ -541,3 +541,19 @@ hint: use none, dcqcn, dctcp, timely, swift, bbr, or fixed with its rate, as in 
 
 "#]]);
 }
+
+#[test]
+fn a_network_and_an_experiment_are_told_apart() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/lab");
+    let lab = |words: &[&str]| ferroce().arg("lab").args(words).current_dir(folder).assert();
+    lab(&["up", "1-two-hosts.toml"]).code(125).stdout_eq("").stderr_eq(str![[r#"
+error: 1-two-hosts.toml: line 7: unknown key `draws`
+hint: this is an experiment, which `ferroce lab exec` carries out
+
+"#]]);
+    lab(&["exec", "two-hosts.toml"]).code(125).stdout_eq("").stderr_eq(str![[r#"
+error: two-hosts.toml: line 8: unknown key `end_ms`
+hint: this is a network, of which `ferroce lab up` makes a lab
+
+"#]]);
+}

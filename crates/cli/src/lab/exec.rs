@@ -10,7 +10,7 @@ use fabric::scenario::experiment::Experiment;
 use fabric::scenario::experiment_reference;
 use lab::experiment::{self, Orders, Progress};
 
-use super::of_workloads;
+use super::{of_workloads, opens};
 use crate::args::Exec;
 use crate::failure::{Failure, Status};
 use crate::output::{cannot_write, make_folder, print};
@@ -28,7 +28,14 @@ pub(super) fn run(exec: &Exec) -> Result<(), Failure> {
     let of_file = |error: &dyn core::fmt::Display| {
         Failure::from_message(&format!("{}: {error}", path.display()))
     };
-    let made = Experiment::parse_in(&text, folder, exec.seed).map_err(|error| of_file(&error))?;
+    let made = Experiment::parse_in(&text, folder, exec.seed).map_err(|error| {
+        let failure = of_file(&error);
+        if opens(&text, &["topology"]) {
+            failure.hint("this is a network, of which `ferroce lab up` makes a lab")
+        } else {
+            failure
+        }
+    })?;
     experiment::check(&made).map_err(|error| of_file(&error))?;
     let mut warnings: Vec<&str> = made
         .rows
