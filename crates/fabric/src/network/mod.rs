@@ -25,6 +25,7 @@ mod tenants;
 mod view;
 
 pub(crate) use build::{longest_frame, port_spec};
+pub(crate) use jobs::LinkUse;
 pub(crate) use view::{PortEnd, PortView};
 
 use core::fmt;

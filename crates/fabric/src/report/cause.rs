@@ -19,6 +19,7 @@ use transport::congestion::{Congestion, Settings};
 
 use super::Report;
 use super::diagnosis::Note;
+use crate::network::LinkUse;
 use crate::topology::End;
 use crate::workload::Flow;
 
@@ -156,6 +157,7 @@ impl Report<'_> {
                 towards.entry(flow.spec.destination).or_default().push(index as u32);
             }
         }
+        let waiting: Vec<u32> = towards.values().flatten().copied().collect();
         // Of those with as many, the first.
         let most = towards.values().map(Vec::len).max()?;
         let flows = towards.into_values().find(|flows| flows.len() == most)?;
@@ -163,14 +165,13 @@ impl Report<'_> {
         let link = flows.iter().find_map(last)?;
         let topology = network.topology();
         let name = |end| topology.name(end);
-        let used = self.of_window(link.used);
-        let (line, percent) = (link.rate.as_bps() as f64 / 1e9, used * 100.0);
-        let carried = format!(
-            "{} -> {} carried {:.1} of {line} Gb/s ({percent:.0} %)",
-            name(link.at),
-            name(link.to),
-            used * line,
-        );
+        let carried = |link: &LinkUse| {
+            let (used, line) = (self.of_window(link.used), link.rate.as_bps() as f64 / 1e9);
+            let (at, to, percent) = (name(link.at), name(link.to), used * 100.0);
+            format!("{at} -> {to} carried {:.1} of {line} Gb/s ({percent:.0} %)", used * line)
+        };
+        let (used, last) = (self.of_window(link.used), link);
+        let carried_last = carried(&last);
         let led = match most {
             1 => "a flow that waits leads there".to_owned(),
             count => format!("{count} flows that wait lead there"),
@@ -192,7 +193,8 @@ impl Report<'_> {
             part * 100.0
         );
         if used >= FULL && part > MATTERS {
-            let mut note = Note::new("wasted link", format!("{carried}, and {led}: {repeated}"));
+            let mut note =
+                Note::new("wasted link", format!("{carried_last}, and {led}: {repeated}"));
             let better = [Recovery::GoBackN, Recovery::SelectiveRepeat];
             let better = better.iter().filter(|&&one| match nic.recovery {
                 Recovery::GoBack0 => true,
@@ -204,22 +206,26 @@ impl Report<'_> {
             return Some(note.change("see what was dropped and why, or nic.recovery"));
         }
         if used >= FULL {
-            return Some(Note::new("full link", format!("{carried}: {led}")));
+            return Some(Note::new("full link", format!("{carried_last}: {led}")));
         }
-        // What stands before it may be full.
+        // What stands before it may be full: of such links that which most wait for, and of several the first,
+        // where they queue. What follows it is as full, and nobody waits there.
         let all: Vec<_> = flows.iter().flat_map(|&flow| network.links_of(flow)).collect();
-        let full = all.iter().max_by(|a, b| a.used.total_cmp(&b.used))?;
-        let most_used = self.of_window(full.used);
-        if most_used >= FULL {
-            let why = format!(
-                "{carried}, and {led}: {} -> {} on their way is full ({:.0} %)",
-                name(full.at),
-                name(full.to),
-                most_used * 100.0
-            );
+        let mut by: BTreeMap<u32, usize> = BTreeMap::new();
+        for link in waiting.iter().flat_map(|&flow| network.links_of(flow)) {
+            *by.entry(link.port).or_default() += 1;
+        }
+        let full = all.iter().filter(|link| self.of_window(link.used) >= FULL);
+        // `max_by_key` takes the last of equals.
+        if let Some(full) = full.rev().max_by_key(|link| by.get(&link.port)) {
+            let go = match by.get(&full.port) {
+                None | Some(1) => "a flow that waits goes by it".to_owned(),
+                Some(count) => format!("{count} flows that wait go by it"),
+            };
+            let why = format!("{}: {go}; behind it, {carried_last}", carried(full));
             return Some(Note::new("full link", why));
         }
-        let why = |cause: &str| format!("{carried}, though {led}: {cause}");
+        let why = |cause: &str| format!("{carried_last}, though {led}: {cause}");
         let about = "idle link";
         let whole = network.now().as_ps() as f64;
         let paused = all.iter().max_by_key(|link| link.paused)?;
@@ -246,13 +252,22 @@ impl Report<'_> {
                 );
                 let notification = nic.notification.unwrap_or_default();
                 let timer = rate_timer_us(Settings { reaction, notification });
-                let mut note = Note::new(about, why(&cause)).change(
-                    "a shorter nic.dcqcn.rate_timer_us, or another nic.congestion; the network without any \
-                     says what PFC alone would do",
+                let low = self.marks_too_soon(&last);
+                let (cause, sooner) = match &low {
+                    Some((said, _)) => (cause + said, "larger thresholds in switch.ecn, "),
+                    None => (cause, ""),
+                };
+                let change = format!(
+                    "{sooner}a shorter nic.dcqcn.rate_timer_us, or another nic.congestion; the network without any \
+                     says what PFC alone would do"
                 );
+                let mut note = Note::new(about, why(&cause)).change(&change);
                 note.remedies = vec![vec!["nic.congestion=none".to_owned()]];
                 if let Some(timer) = timer.map(|timer| timer / 10).filter(|&timer| timer > 0) {
                     note.remedies.insert(0, vec![format!("nic.dcqcn.rate_timer_us={timer}")]);
+                }
+                if let Some((_, set)) = low {
+                    note.remedies.insert(0, set);
                 }
                 Some(note)
             }
@@ -268,6 +283,22 @@ impl Report<'_> {
                 })
             }
         }
+    }
+
+    /// Whether the switch before `link` marks from less than a quarter (ours) of what HPCC has for its rate: what
+    /// is to be said of that, and the settings of HPCC.
+    fn marks_too_soon(&self, link: &LinkUse) -> Option<(String, Vec<String>)> {
+        let End::Switch(switch) = link.at else { return None };
+        let config = self.network.switch_config(switch)?;
+        let marks =
+            config.queues.iter().filter_map(|queue| queue.ecn).map(|ecn| ecn.min_bytes).min()?;
+        let of_rate = |bytes: u64| bytes * (link.rate.as_bps() / 1_000_000_000) / 25;
+        let (min, max) = (of_rate(100_000), of_rate(400_000));
+        let said = format!(
+            "; marks begin at {marks} bytes, and HPCC (5.1) has {min} to {max} at this rate"
+        );
+        let set = |key: &str, bytes| format!("switch.ecn.{key}_bytes={bytes}");
+        (u64::from(marks) * 4 < min).then(|| (said, vec![set("min", min), set("max", max)]))
     }
 
     /// Follows the pauses of the port that was paused longest to who began them: that one, and what is to be
@@ -379,10 +410,18 @@ impl Report<'_> {
              frames)",
             network.pause_frames()
         );
-        Some(
-            Note::new("PFC before ECN", why)
-                .change("a larger switch.alpha or buffer, or smaller switch.ecn.min_bytes"),
-        )
+        let mut note = Note::new("PFC before ECN", why)
+            .change("a larger switch.alpha or buffer, or smaller switch.ecn.min_bytes");
+        // As steep as before, from half of what is paused at.
+        let ecn = network.switch_config(switch)?.queues.iter().filter_map(|queue| queue.ecn);
+        let ecn = ecn.min_by_key(|ecn| ecn.min_bytes)?;
+        let min = (xoff / 2).max(1);
+        let max = min + u64::from(ecn.max_bytes.saturating_sub(ecn.min_bytes)).max(1);
+        note.remedies = vec![vec![
+            format!("switch.ecn.min_bytes={min}"),
+            format!("switch.ecn.max_bytes={max}"),
+        ]];
+        Some(note)
     }
 }
 
@@ -468,6 +507,83 @@ message_bytes = 1_000_000
             source.why.contains("s0 is the source: more comes there than its link to h0"),
             "{source:?}"
         );
+    }
+
+    const INCAST: &str = r#"
+end_ms = 20
+[topology]
+shape = "single-switch"
+hosts = 5
+rate_gbps = 100
+[[workload]]
+kind = "incast"
+receiver = "h0"
+message_bytes = 4_000_000
+"#;
+
+    /// What is told first of what advises something to try, and what of that helps.
+    fn tried(text: &str, set: &[&str]) -> (Note, Vec<bool>) {
+        let (notes, before) = told(text, set);
+        let note = notes.into_iter().find(|note| !note.remedies.is_empty()).unwrap();
+        let helps = note.remedies.iter().map(|remedy| {
+            let remedy: Vec<&str> = remedy.iter().map(String::as_str).collect();
+            told(text, &[set, &remedy].concat()).1.is_better(&before)
+        });
+        let helps = helps.collect();
+        (note, helps)
+    }
+
+    #[test]
+    fn of_links_that_are_full_one_behind_the_other_the_first_is_named() {
+        let flow = |host: u32| {
+            format!(
+                "[[workload]]\nkind = \"flow\"\nfrom = \"h{host}\"\nto = \"h{}\"\nmessage_bytes = 2_000_000\n",
+                host + 3
+            )
+        };
+        let uplink = "end_ms = 20\n[topology]\nshape = \"leaf-spine\"\nleaves = 2\nspines = 1\nhosts = 3\n\
+                      rate_gbps = 100\n";
+        let (notes, _) = told(&format!("{uplink}{}{}{}", flow(0), flow(1), flow(2)), &[]);
+        assert_eq!(notes[0].about, "full link");
+        let why = &notes[0].why;
+        assert!(why.starts_with("leaf0 -> spine0 carried 9"), "{why}");
+        assert!(why.contains(": 3 flows that wait go by it; behind it, leaf1 -> h"), "{why}");
+    }
+
+    #[test]
+    fn an_advice_to_mark_is_tried_where_it_makes_a_run_slower() {
+        // A full link that PFC alone keeps full: marks can only slow it down.
+        let (note, helps) = tried(INCAST, &["nic.congestion=dcqcn"]);
+        assert_eq!(note.about, "no ECN");
+        assert_eq!((note.remedies, helps), (vec![vec!["switch.ecn={}".to_owned()]], vec![false]));
+        let late = "switch.ecn={ min_bytes = 5_000_000, max_bytes = 8_000_000 }";
+        let (note, helps) = tried(INCAST, &["nic.congestion=dcqcn", late]);
+        assert_eq!(note.about, "PFC before ECN");
+        assert_eq!(helps, [false], "{note:?}");
+    }
+
+    #[test]
+    fn marks_that_begin_far_too_soon_are_the_cause_of_an_idle_link() {
+        let soon = "switch.ecn={ min_bytes = 500, max_bytes = 1_000, max_probability = 1.0 }";
+        let (notes, _) = told(INCAST, &["nic.congestion=dcqcn", soon]);
+        assert_eq!(notes[0].about, "idle link", "before that the time was over: {notes:?}");
+        let (note, helps) = tried(INCAST, &["nic.congestion=dcqcn", soon]);
+        let says = "; marks begin at 500 bytes, and HPCC (5.1) has 400000 to 1600000 at this rate";
+        assert!(note.why.ends_with(says), "{note:?}");
+        let set = ["switch.ecn.min_bytes=400000", "switch.ecn.max_bytes=1600000"];
+        assert_eq!(note.remedies[0], set);
+        assert!(helps[0]);
+    }
+
+    #[test]
+    fn an_incast_without_pfc_is_told_so_before_what_was_dropped() {
+        let lossy = ["switch={ lossless_priorities = [], lossy_queue_bytes = 200_000 }"];
+        let (notes, _) = told(INCAST, &lossy);
+        let at = |about: &str| notes.iter().position(|note| note.about.starts_with(about)).unwrap();
+        assert!(at("no PFC") < at("dropped, egress queue full"), "{notes:?}");
+        let (note, helps) = tried(INCAST, &lossy);
+        assert_eq!(note.remedies, [["switch.lossless_priorities=[3]"]]);
+        assert_eq!(helps, [true]);
     }
 
     #[test]

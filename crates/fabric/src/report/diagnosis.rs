@@ -41,6 +41,9 @@ impl Note {
     }
 }
 
+/// What a note about a run is about whose time was over before its flows had ended.
+const TIME_OVER: &str = "time over";
+
 /// What came nearest to a threshold: the part of it that was reached, and where that was.
 #[derive(Default)]
 struct Nearest(Option<(f64, String)>);
@@ -65,7 +68,15 @@ impl Report<'_> {
     /// Everything that a reader should know, causes first.
     pub fn notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
-        notes.extend(self.why_it_ended());
+        let ended = self.why_it_ended();
+        // That the time was over is what came of the causes, and comes behind them.
+        let (late, ended) = match self.verdict {
+            Verdict::TimeOver if ended.as_ref().is_some_and(|note| note.about == TIME_OVER) => {
+                (ended, None)
+            }
+            _ => (None, ended),
+        };
+        notes.extend(ended);
         if let Some(nothing) = self.why_nothing() {
             notes.push(nothing);
             return notes;
@@ -86,11 +97,18 @@ impl Report<'_> {
         if !by_host {
             notes.extend(self.who_paused());
         }
+        // Where PFC would have kept what was dropped, that there is none comes first.
+        let (no_pauses, cause) = match self.why_no_pauses() {
+            Some(note) if !note.remedies.is_empty() => (None, Some(note)),
+            note => (note, None),
+        };
+        notes.extend(cause);
         notes.extend(self.why_drops());
         notes.extend(self.why_again());
         notes.extend(self.which_is_first());
-        notes.extend(self.why_no_pauses());
+        notes.extend(no_pauses);
         notes.extend(self.why_no_marks());
+        notes.extend(late);
         notes.extend(self.what_was_missed());
         let before = self.effect();
         for note in &mut notes {
@@ -170,8 +188,7 @@ impl Report<'_> {
                     flows.iter().filter(|flow| flow.spec.messages.is_some() && !flow.is_over());
                 let late = late.count();
                 let why = format!("{late} of {} flows had not finished", flows.len());
-                (late > 0)
-                    .then(|| Note::new("time over", why).change("raise end_ms to see them end"))
+                (late > 0).then(|| Note::new(TIME_OVER, why).change("raise end_ms to see them end"))
             }
             Verdict::Finished | Verdict::Interrupted => None,
         }
@@ -187,9 +204,14 @@ impl Report<'_> {
         let about = "no PFC";
         let mut configs = network.switch_configs();
         if !configs.any(|(_, config)| config.groups.iter().any(|group| group.lossless)) {
-            return Some(Note::new(about, "no switch has a lossless priority").change(
+            let mut note = Note::new(about, "no switch has a lossless priority").change(
                 "give switch.lossless_priorities the priorities that are to be paused, not dropped",
-            ));
+            );
+            let dropped = network.drops().of(Drop::Buffer) + network.drops().of(Drop::QueueLimit);
+            if let Some(priority) = self.busiest_priority().filter(|_| dropped > 0) {
+                note.remedies = vec![vec![format!("switch.lossless_priorities=[{priority}]")]];
+            }
+            return Some(note);
         }
         // The group that came nearest to its threshold.
         let mut nearest = Nearest::default();
@@ -224,6 +246,18 @@ impl Report<'_> {
                  switch.lossless_priorities",
             ),
         })
+    }
+
+    /// The priority of the group by which most packets came.
+    fn busiest_priority(&self) -> Option<u8> {
+        let mut packets = [0_u64; 8];
+        for (switch, _, counters) in self.network.all_switch_counters() {
+            let Some(config) = self.network.switch_config(switch) else { continue };
+            for (group, priority) in config.group_to_priority.iter().enumerate() {
+                packets[usize::from(priority & 7)] += counters.group_packets[group];
+            }
+        }
+        (0..8_u8).max_by_key(|&priority| packets[usize::from(priority)])
     }
 
     /// The lowest that the threshold of a group of `switch` ever was.
@@ -315,9 +349,10 @@ impl Report<'_> {
             let note = Note::new(about, "no queue marks: there is no [switch.ecn]");
             let mut note = note.change(&format!("{ecn}{and_nic}"));
             let by_switch = matches!(self.where_pauses_begin(), Some((End::Switch(_), _)));
-            if by_switch && !listens {
-                note.remedies =
-                    vec![vec!["switch.ecn={}".to_owned(), "nic.congestion=dcqcn".to_owned()]];
+            if by_switch {
+                let mut set = vec!["switch.ecn={}".to_owned()];
+                set.extend((!listens).then(|| "nic.congestion=dcqcn".to_owned()));
+                note.remedies = vec![set];
             }
             return Some(note);
         }
