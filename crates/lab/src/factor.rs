@@ -81,7 +81,8 @@ fn needed(config: &NetworkConfig) -> f64 {
         let bits = 8.0 * (f64::from(mtu) + AROUND_BYTES);
         (!is_used(host)).then(|| link.rate.as_bps() as f64 / bits)
     });
-    rates.sum()
+    // The sum of no numbers is -0.0, which would be said as it is.
+    rates.sum::<f64>() + 0.0
 }
 
 /// What this machine carries through a copy of the network; `None` if it has fewer hosts than two.
