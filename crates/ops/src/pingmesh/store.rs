@@ -18,7 +18,10 @@ use core::fmt;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, params};
+use rusqlite::types::Value;
+use rusqlite::{
+    Connection, ErrorCode, OptionalExtension, ToSql, Transaction, params, params_from_iter,
+};
 
 use super::configured::Configuration;
 use super::counted::OfPort;
@@ -251,8 +254,8 @@ impl Store {
     /// The file cannot be written; a full disk is one that may go away.
     pub fn keep(&mut self, windows: &[Window], unit: Units<'_>) -> Result<Vec<bool>> {
         let write = self.db.transaction()?;
-        let mut sums: BTreeMap<(Scope, u64, String, String), Sum> = BTreeMap::new();
-        let mut tcp: BTreeMap<(Scope, u64, String, String), TcpSum> = BTreeMap::new();
+        let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
+        let mut tcp: BTreeMap<Key, TcpSum> = BTreeMap::new();
         let mut new = Vec::with_capacity(windows.len());
         for window in windows {
             let body = serde_json::to_vec(window).map_err(|_| StoreError::Spoilt("windows"))?;
@@ -272,39 +275,11 @@ impl Store {
                 tcp.entry((pair.scope, window.start_ns, from, to)).or_default().add(pair);
             }
         }
-        for ((scope, start_ns, from, to), sum) in tcp {
-            add_tcp(&write, (scope, start_ns, &from, &to), sum)?;
+        for (key, sum) in tcp {
+            add(&write, &key, sum)?;
         }
-        for ((scope, start_ns, from, to), mut sum) in sums {
-            let key = params![scope.name(), start_ns as i64, from, to];
-            let known = write.prepare_cached(
-                "SELECT sent, answered, timeout, send_error, invalid_rtt, unknown, network, responder FROM sum \
-                 WHERE scope = ?1 AND start_ns = ?2 AND from_unit = ?3 AND to_unit = ?4",
-            )?
-            .query_row(key, read_sum)
-            .optional()?;
-            if let Some(known) = known {
-                sum.merge(&known.ok_or(StoreError::Spoilt("sums"))?);
-            }
-            let Sum { counts, network, responder } = &sum;
-            write
-                .prepare_cached(
-                    "INSERT OR REPLACE INTO sum VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-                )?
-                .execute(params![
-                    scope.name(),
-                    start_ns as i64,
-                    from,
-                    to,
-                    counts.sent as i64,
-                    counts.answered as i64,
-                    counts.timeout as i64,
-                    counts.send_error as i64,
-                    counts.invalid_rtt as i64,
-                    counts.unknown as i64,
-                    network.encode(),
-                    responder.encode()
-                ])?;
+        for (key, sum) in sums {
+            add(&write, &key, sum)?;
         }
         write.commit()?;
         Ok(new)
@@ -455,7 +430,7 @@ impl Store {
         )?;
         let mut rows = found.query([since_ns as i64])?;
         while let Some(row) = rows.next()? {
-            let sum = read_sum(row)?.ok_or(StoreError::Spoilt("sums"))?;
+            let sum = Sum::read(row)?.ok_or(StoreError::Spoilt(Sum::WHAT))?;
             let scope = scope_named(&row.get::<_, String>(8)?)?;
             let start_ns = row.get::<_, i64>(9)? as u64;
             summary.windows.entry((scope, start_ns)).or_default().merge(&sum);
@@ -467,7 +442,7 @@ impl Store {
         )?;
         let mut rows = found.query([since_ns as i64])?;
         while let Some(row) = rows.next()? {
-            let sum = read_tcp(row)?.ok_or(StoreError::Spoilt("sums of TCP"))?;
+            let sum = TcpSum::read(row)?.ok_or(StoreError::Spoilt(TcpSum::WHAT))?;
             let scope = scope_named(&row.get::<_, String>(6)?)?;
             let start_ns = row.get::<_, i64>(7)? as u64;
             summary.tcp.entry((scope, start_ns)).or_default().merge(&sum);
@@ -536,72 +511,109 @@ fn scope_named(name: &str) -> Result<Scope> {
     known.ok_or(StoreError::Spoilt("scopes"))
 }
 
-/// Adds TCP probes to those that are there.
-fn add_tcp(
-    write: &Transaction<'_>,
-    (scope, start_ns, from, to): (Scope, u64, &str, &str),
-    mut sum: TcpSum,
-) -> Result<()> {
-    let known = write
-        .prepare_cached(
-            "SELECT sent, answered, timeout, send_error, late, round_trip FROM tcp \
-             WHERE scope = ?1 AND start_ns = ?2 AND from_unit = ?3 AND to_unit = ?4",
-        )?
-        .query_row(params![scope.name(), start_ns as i64, from, to], read_tcp)
-        .optional()?;
+/// Of a row of sums: how far away, when the window began, and the units that probes went from and to.
+type Key = (Scope, u64, String, String);
+
+/// What a table of sums has a row of for each [`Key`].
+trait Kept: Sized {
+    /// Asks for the row of a key.
+    const FIND: &str;
+    /// Puts a key and the columns in its place.
+    const PUT: &str;
+    /// What it is called if it cannot be read.
+    const WHAT: &str;
+
+    /// The first columns that are asked for. `None` if a histogram is none.
+    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Self>>;
+
+    /// The same columns.
+    fn columns(&self) -> Vec<Value>;
+
+    /// Adds what is there already.
+    fn add_known(&mut self, known: &Self);
+}
+
+/// Adds to what is there.
+fn add<S: Kept>(write: &Transaction<'_>, key: &Key, mut sum: S) -> Result<()> {
+    let (scope, start_ns, from, to) = key;
+    let key: [&dyn ToSql; 4] = [&scope.name(), &(*start_ns as i64), from, to];
+    let known = write.prepare_cached(S::FIND)?.query_row(&key[..], S::read).optional()?;
     if let Some(known) = known {
-        sum.merge(&known.ok_or(StoreError::Spoilt("sums of TCP"))?);
+        sum.add_known(&known.ok_or(StoreError::Spoilt(S::WHAT))?);
     }
-    let TcpSum { counts, late, round_trip } = &sum;
-    write
-        .prepare_cached(
-            "INSERT OR REPLACE INTO tcp VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-        )?
-        .execute(params![
-            scope.name(),
-            start_ns as i64,
-            from,
-            to,
-            counts.sent as i64,
-            counts.answered as i64,
-            counts.timeout as i64,
-            counts.send_error as i64,
-            *late as i64,
-            round_trip.encode()
-        ])?;
+    let columns = sum.columns();
+    let row = key.into_iter().chain(columns.iter().map(|column| column as &dyn ToSql));
+    write.prepare_cached(S::PUT)?.execute(params_from_iter(row))?;
     Ok(())
 }
 
-/// The first six columns of a sum of TCP probes. `None` if its histogram is none.
-fn read_tcp(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<TcpSum>> {
-    let count = |column: usize| Ok::<_, rusqlite::Error>(row.get::<_, i64>(column)? as u64);
-    let counts = Counts {
-        sent: count(0)?,
-        answered: count(1)?,
-        timeout: count(2)?,
-        send_error: count(3)?,
-        ..Counts::default()
-    };
-    let late = count(4)?;
-    let round_trip = Latency::decode(&row.get::<_, Vec<u8>>(5)?);
-    Ok(round_trip.map(|round_trip| TcpSum { counts, late, round_trip }))
+fn count(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    Ok(row.get::<_, i64>(column)? as u64)
 }
 
-/// The first eight columns of a sum. `None` if its histograms are none.
-fn read_sum(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Sum>> {
-    let count = |column: usize| Ok::<_, rusqlite::Error>(row.get::<_, i64>(column)? as u64);
-    let counts = Counts {
-        sent: count(0)?,
-        answered: count(1)?,
-        timeout: count(2)?,
-        send_error: count(3)?,
-        invalid_rtt: count(4)?,
-        unknown: count(5)?,
-    };
-    let latency =
-        |column: usize| Ok::<_, rusqlite::Error>(Latency::decode(&row.get::<_, Vec<u8>>(column)?));
-    let (network, responder) = (latency(6)?, latency(7)?);
-    Ok(network.zip(responder).map(|(network, responder)| Sum { counts, network, responder }))
+fn latency(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<Latency>> {
+    Ok(Latency::decode(&row.get::<_, Vec<u8>>(column)?))
+}
+
+impl Kept for TcpSum {
+    const FIND: &str = "SELECT sent, answered, timeout, send_error, late, round_trip FROM tcp \
+                        WHERE scope = ?1 AND start_ns = ?2 AND from_unit = ?3 AND to_unit = ?4";
+    const PUT: &str = "INSERT OR REPLACE INTO tcp VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    const WHAT: &str = "sums of TCP";
+
+    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Self>> {
+        let counts = Counts {
+            sent: count(row, 0)?,
+            answered: count(row, 1)?,
+            timeout: count(row, 2)?,
+            send_error: count(row, 3)?,
+            ..Counts::default()
+        };
+        let late = count(row, 4)?;
+        Ok(latency(row, 5)?.map(|round_trip| Self { counts, late, round_trip }))
+    }
+
+    fn columns(&self) -> Vec<Value> {
+        let Counts { sent, answered, timeout, send_error, .. } = self.counts;
+        let counts = [sent, answered, timeout, send_error, self.late].map(|it| (it as i64).into());
+        counts.into_iter().chain([self.round_trip.encode().into()]).collect()
+    }
+
+    fn add_known(&mut self, known: &Self) {
+        self.merge(known);
+    }
+}
+
+impl Kept for Sum {
+    const FIND: &str = "SELECT sent, answered, timeout, send_error, invalid_rtt, unknown, network, responder FROM sum \
+                        WHERE scope = ?1 AND start_ns = ?2 AND from_unit = ?3 AND to_unit = ?4";
+    const PUT: &str =
+        "INSERT OR REPLACE INTO sum VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+    const WHAT: &str = "sums";
+
+    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Self>> {
+        let counts = Counts {
+            sent: count(row, 0)?,
+            answered: count(row, 1)?,
+            timeout: count(row, 2)?,
+            send_error: count(row, 3)?,
+            invalid_rtt: count(row, 4)?,
+            unknown: count(row, 5)?,
+        };
+        let both = latency(row, 6)?.zip(latency(row, 7)?);
+        Ok(both.map(|(network, responder)| Self { counts, network, responder }))
+    }
+
+    fn columns(&self) -> Vec<Value> {
+        let Counts { sent, answered, timeout, send_error, invalid_rtt, unknown } = self.counts;
+        let counts = [sent, answered, timeout, send_error, invalid_rtt, unknown];
+        let counts = counts.map(|it| (it as i64).into()).into_iter();
+        counts.chain([&self.network, &self.responder].map(|it| it.encode().into())).collect()
+    }
+
+    fn add_known(&mut self, known: &Self) {
+        self.merge(known);
+    }
 }
 
 #[cfg(test)]
