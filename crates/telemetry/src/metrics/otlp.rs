@@ -36,19 +36,19 @@ impl Metrics {
         let mut batches: Vec<Vec<Value>> = Vec::new();
         let mut room = 0;
         for (name, family) in self.told() {
-            let points: Vec<Value> =
-                family.samples.iter().map(|(labels, value)| point(labels, *value, &at)).collect();
-            let mut rest = &points[..];
-            while !rest.is_empty() {
+            let mut points = family.samples.iter().peekable();
+            while points.peek().is_some() {
                 if room == 0 {
                     batches.push(Vec::new());
                     room = OTLP_POINTS_MAX;
                 }
-                let (now, later) = rest.split_at(room.min(rest.len()));
+                let now = points.by_ref().take(room);
+                let now: Vec<Value> =
+                    now.map(|(labels, value)| point(labels, *value, &at)).collect();
+                room -= now.len();
                 if let Some(batch) = batches.last_mut() {
                     batch.push(metric(name, &family, now));
                 }
-                (rest, room) = (later, room - now.len());
             }
         }
         let attributes = attributes(resource.iter().copied());
@@ -66,17 +66,16 @@ impl Metrics {
     }
 }
 
-fn metric(name: &str, family: &Family, points: &[Value]) -> Value {
-    let data = json!({ "dataPoints": points });
+fn metric(name: &str, family: &Family, points: Vec<Value>) -> Value {
     let mut metric = json!({ "name": name, "description": family.help });
-    match family.kind {
+    let kind = match family.kind {
         MetricKind::Counter => {
-            metric["sum"] = data;
-            metric["sum"]["aggregationTemporality"] = CUMULATIVE.into();
-            metric["sum"]["isMonotonic"] = true.into();
+            metric["sum"] = json!({ "aggregationTemporality": CUMULATIVE, "isMonotonic": true });
+            "sum"
         }
-        MetricKind::Gauge | MetricKind::Unknown => metric["gauge"] = data,
-    }
+        MetricKind::Gauge | MetricKind::Unknown => "gauge",
+    };
+    metric[kind]["dataPoints"] = points.into();
     metric
 }
 
