@@ -18,14 +18,19 @@ use crate::state::State;
 /// What it is, and how its time was diluted.
 pub(crate) fn greeting(lab: &State) -> String {
     let topology = lab.network.topology();
-    let (hosts, switches) = (topology.hosts.len(), topology.switches.len());
+    let hosts = number_of(topology.hosts.len(), "host", "hosts");
+    let switches = number_of(topology.switches.len(), "switch", "switches");
     let name = &lab.found.name;
     format!(
-        "lab {name}: {} ({hosts} hosts, {switches} switches)\n  time        {}\n{}",
+        "lab {name}: {} ({hosts}, {switches})\n  time        {}\n{}",
         lab.title,
         time(lab),
         timeouts(lab)
     )
+}
+
+fn number_of(number: usize, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
 }
 
 /// Which timeouts of RC lie too close: those of programs are in the time of the wall, and the network is diluted.

@@ -55,7 +55,7 @@ fn tshark(file: &Path, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
 
 /// The number of a switch's only name.
 fn switch_of(running: &Running) -> &'static str {
-    assert!(running.ask("greeting").contains("1 switches"));
+    assert!(running.ask("greeting").contains(", 1 switch)"));
     "s0"
 }
 

@@ -10,9 +10,9 @@ use std::thread::sleep;
 use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
-use rustix::process::geteuid;
+use rustix::process::{Signal, geteuid};
 
-use super::up::{PATIENCE, Pair, TIMEOUT_CODE, Up, kill, succeeded};
+use super::up::{PATIENCE, Pair, TIMEOUT_CODE, Up, kill, signal, succeeded};
 use crate::lab::{Ended, Lab, NOBODY, Running};
 
 /// Nobody in particular: neither the lab's user nor root.
@@ -29,7 +29,7 @@ const GROWTH_KB: u64 = 8 << 10;
 /// What it is called, and how it goes; in full or not.
 pub(super) type Day = (&'static str, fn(&Lab, bool) -> Result<()>);
 
-pub(super) const DAYS: [Day; 11] = [
+pub(super) const DAYS: [Day; 12] = [
     ("a program is killed", a_program_is_killed),
     ("programs are killed at any moment", programs_are_killed_at_any_moment),
     ("a lab is killed", a_lab_is_killed),
@@ -38,6 +38,7 @@ pub(super) const DAYS: [Day; 11] = [
     ("a name that is taken", a_name_is_taken),
     ("two of one name at the same moment", two_of_one_name),
     ("an experiment is killed", an_experiment_is_killed),
+    ("an experiment is interrupted", an_experiment_is_interrupted),
     ("a program of another user", another_user),
     ("many short programs", many_programs),
     ("a full disk", a_full_disk),
@@ -186,11 +187,11 @@ fn two_of_one_name(lab: &Lab, full: bool) -> Result<()> {
     Ok(())
 }
 
-/// Whoever carries it out: its lab is in the same process, its programs are not.
-fn an_experiment_is_killed(lab: &Lab, _: bool) -> Result<()> {
+/// An experiment in the midst of its first row.
+fn experiment(lab: &Lab) -> Result<Running> {
     let mut exec = lab.plain(&lab.command().to_string_lossy());
     exec.args(["lab", "exec", "--quick"]).arg(lab.folder().join("scenarios/lab/6-storm.toml"));
-    // What it writes there nobody removes.
+    // What it writes there nobody removes, if it is killed.
     exec.env("TMPDIR", lab.folder());
     let experiment = lab.start("experiment", exec)?;
     // Servers, and the clients, which begin when those listen.
@@ -201,6 +202,12 @@ fn an_experiment_is_killed(lab: &Lab, _: bool) -> Result<()> {
         ensure!(begin.elapsed() < PATIENCE, "its programs do not begin");
         sleep(Duration::from_millis(50));
     }
+    Ok(experiment)
+}
+
+/// Whoever carries it out: its lab is in the same process, its programs are not.
+fn an_experiment_is_killed(lab: &Lab, _: bool) -> Result<()> {
+    let experiment = experiment(lab)?;
     kill(&experiment)?;
     let begin = Instant::now();
     while !lab.processes().is_empty() {
@@ -210,6 +217,20 @@ fn an_experiment_is_killed(lab: &Lab, _: bool) -> Result<()> {
     }
     // The next one removes what the lab has left.
     Up::begin(lab, 'x')?.down()
+}
+
+/// As by Ctrl-C: what was cut short is not judged.
+fn an_experiment_is_interrupted(lab: &Lab, _: bool) -> Result<()> {
+    let experiment = experiment(lab)?;
+    signal(&experiment, Signal::INT)?;
+    let ended = experiment.finish(Instant::now() + PATIENCE)?;
+    let code = ended.status.and_then(|status| status.code());
+    ensure!(code == Some(130), "it ends with {code:?}: {}", said(&ended));
+    ensure!(ended.stderr.contains("nothing is judged"), "{}", said(&ended));
+    ensure!(!ended.stdout.contains("expected"), "it judges all the same: {}", ended.stdout);
+    let left = lab.processes().join(", ");
+    ensure!(left.is_empty(), "{left} live on");
+    Ok(())
 }
 
 fn another_user(lab: &Lab, _: bool) -> Result<()> {

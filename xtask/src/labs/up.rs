@@ -230,8 +230,12 @@ fn received(status: &str, process: u32) -> Option<u64> {
 }
 
 pub(super) fn kill(running: &Running) -> Result<()> {
+    signal(running, Signal::KILL)
+}
+
+pub(super) fn signal(running: &Running, signal: Signal) -> Result<()> {
     let id = Pid::from_raw(running.id().cast_signed()).context("a process has a number")?;
-    Ok(kill_process(id, Signal::KILL)?)
+    Ok(kill_process(id, signal)?)
 }
 
 #[cfg(test)]

@@ -92,6 +92,14 @@ pub(super) fn run(exec: &Exec) -> Result<(), Failure> {
     let stops = || stop.load(Ordering::Relaxed);
     let report =
         experiment::run(&made, &orders, &mut tell, &stops).map_err(|error| of_file(&error))?;
+    if stops() {
+        let ended = match report.runs.len() {
+            1 => "1 run that had".to_owned(),
+            runs => format!("{runs} runs that had"),
+        };
+        let message = format!("it was interrupted: nothing is judged by the {ended} ended");
+        return Err(Failure::new(message).status(Status::Interrupted));
+    }
     let text = report.to_string();
     print(&text)?;
     if exec.output.is_some() {
@@ -99,9 +107,6 @@ pub(super) fn run(exec: &Exec) -> Result<(), Failure> {
         let runs: String = report.runs.iter().map(ToString::to_string).collect();
         let all = format!("{}\n{runs}{text}", made.title);
         fs::write(&path, all).map_err(|error| cannot_write(&path, error))?;
-    }
-    if stops() {
-        return Err(Failure::new("it was interrupted").status(Status::Interrupted));
     }
     if report.is_met() {
         return Ok(());

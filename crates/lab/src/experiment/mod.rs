@@ -109,7 +109,7 @@ pub fn check(experiment: &Experiment) -> Result<(), CannotRun> {
     judge::check(experiment).map_err(CannotRun)
 }
 
-/// Carries an experiment out, until `stops` says that it is to end.
+/// Carries an experiment out, until `stops` says that it is to end. The run that this cuts short is not in the report.
 ///
 /// # Errors
 /// It cannot be carried out at all. What is merely not as expected is in the report.
@@ -151,6 +151,10 @@ pub fn run(
             } else {
                 stage::run(experiment, row, draw, orders, &points, stops)?
             };
+            // What was cut short says nothing.
+            if stops() {
+                break 'all;
+            }
             tell(Progress::Ended(&run));
             runs.push(run);
         }
