@@ -14,14 +14,13 @@
 //! `window` knows it for as long as an agent may say it again. What [`Store::keep`] has returned from is on the disk (a
 //! write-ahead log, synchronous FULL). The file is bounded in windows and in sums.
 
-use core::fmt;
+mod error;
+mod sums;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use rusqlite::types::Value;
-use rusqlite::{
-    Connection, ErrorCode, OptionalExtension, ToSql, Transaction, params, params_from_iter,
-};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::configured::Configuration;
 use super::counted::OfPort;
@@ -29,10 +28,10 @@ use super::exchange::Address;
 use super::limits::{BEHIND_NS, SUMS_KEPT, WINDOWS_KEPT};
 use super::scope::Scope;
 use super::summary::{Sum, Summary, TcpSum};
-use super::window::{Counts, Latency, Window};
-
-/// Of the tables.
-const FORMAT: i64 = 2;
+use super::window::Window;
+pub use error::StoreError;
+use error::{FORMAT, Result};
+use sums::{Kept, Key, add};
 
 const TABLES: &str = "
     CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -62,52 +61,6 @@ const TABLES: &str = "
         since_ns INTEGER NOT NULL, until_ns INTEGER, evidence TEXT NOT NULL
     );
 ";
-
-/// Why the file could not be read or written.
-#[derive(Debug)]
-pub enum StoreError {
-    /// SQLite says so.
-    Sqlite(rusqlite::Error),
-    /// It is the file of another program, or of a newer version.
-    Foreign(i64),
-    /// What stands in it was not written by us.
-    Spoilt(&'static str),
-}
-
-impl From<rusqlite::Error> for StoreError {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Sqlite(error)
-    }
-}
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sqlite(error) => match error.sqlite_error_code() {
-                Some(ErrorCode::DiskFull) => {
-                    f.write_str("the disk is full\nhint: make room; agents keep what they have")
-                }
-                Some(ErrorCode::NotADatabase) => {
-                    f.write_str("it is no SQLite database\nhint: name another file, or one that is not there yet")
-                }
-                Some(ErrorCode::DatabaseBusy) => f.write_str(
-                    "another program has it locked\nhint: one collector writes a file; others may read it",
-                ),
-                _ => write!(f, "{error}"),
-            },
-            Self::Foreign(format) => write!(
-                f,
-                "its tables are of format {format}, and not {FORMAT}\nhint: use the version of Ferroce that has \
-                 written it, or another file"
-            ),
-            Self::Spoilt(what) => write!(f, "its {what} cannot be read"),
-        }
-    }
-}
-
-impl core::error::Error for StoreError {}
-
-type Result<T> = core::result::Result<T, StoreError>;
 
 /// Something that was sick.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -511,116 +464,11 @@ fn scope_named(name: &str) -> Result<Scope> {
     known.ok_or(StoreError::Spoilt("scopes"))
 }
 
-/// Of a row of sums: how far away, when the window began, and the units that probes went from and to.
-type Key = (Scope, u64, String, String);
-
-/// What a table of sums has a row of for each [`Key`].
-trait Kept: Sized {
-    /// Asks for the row of a key.
-    const FIND: &str;
-    /// Puts a key and the columns in its place.
-    const PUT: &str;
-    /// What it is called if it cannot be read.
-    const WHAT: &str;
-
-    /// The first columns that are asked for. `None` if a histogram is none.
-    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Self>>;
-
-    /// The same columns.
-    fn columns(&self) -> Vec<Value>;
-
-    /// Adds what is there already.
-    fn add_known(&mut self, known: &Self);
-}
-
-/// Adds to what is there.
-fn add<S: Kept>(write: &Transaction<'_>, key: &Key, mut sum: S) -> Result<()> {
-    let (scope, start_ns, from, to) = key;
-    let key: [&dyn ToSql; 4] = [&scope.name(), &(*start_ns as i64), from, to];
-    let known = write.prepare_cached(S::FIND)?.query_row(&key[..], S::read).optional()?;
-    if let Some(known) = known {
-        sum.add_known(&known.ok_or(StoreError::Spoilt(S::WHAT))?);
-    }
-    let columns = sum.columns();
-    let row = key.into_iter().chain(columns.iter().map(|column| column as &dyn ToSql));
-    write.prepare_cached(S::PUT)?.execute(params_from_iter(row))?;
-    Ok(())
-}
-
-fn count(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    Ok(row.get::<_, i64>(column)? as u64)
-}
-
-fn latency(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<Latency>> {
-    Ok(Latency::decode(&row.get::<_, Vec<u8>>(column)?))
-}
-
-impl Kept for TcpSum {
-    const FIND: &str = "SELECT sent, answered, timeout, send_error, late, round_trip FROM tcp \
-                        WHERE scope = ?1 AND start_ns = ?2 AND from_unit = ?3 AND to_unit = ?4";
-    const PUT: &str = "INSERT OR REPLACE INTO tcp VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-    const WHAT: &str = "sums of TCP";
-
-    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Self>> {
-        let counts = Counts {
-            sent: count(row, 0)?,
-            answered: count(row, 1)?,
-            timeout: count(row, 2)?,
-            send_error: count(row, 3)?,
-            ..Counts::default()
-        };
-        let late = count(row, 4)?;
-        Ok(latency(row, 5)?.map(|round_trip| Self { counts, late, round_trip }))
-    }
-
-    fn columns(&self) -> Vec<Value> {
-        let Counts { sent, answered, timeout, send_error, .. } = self.counts;
-        let counts = [sent, answered, timeout, send_error, self.late].map(|it| (it as i64).into());
-        counts.into_iter().chain([self.round_trip.encode().into()]).collect()
-    }
-
-    fn add_known(&mut self, known: &Self) {
-        self.merge(known);
-    }
-}
-
-impl Kept for Sum {
-    const FIND: &str = "SELECT sent, answered, timeout, send_error, invalid_rtt, unknown, network, responder FROM sum \
-                        WHERE scope = ?1 AND start_ns = ?2 AND from_unit = ?3 AND to_unit = ?4";
-    const PUT: &str =
-        "INSERT OR REPLACE INTO sum VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
-    const WHAT: &str = "sums";
-
-    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Self>> {
-        let counts = Counts {
-            sent: count(row, 0)?,
-            answered: count(row, 1)?,
-            timeout: count(row, 2)?,
-            send_error: count(row, 3)?,
-            invalid_rtt: count(row, 4)?,
-            unknown: count(row, 5)?,
-        };
-        let both = latency(row, 6)?.zip(latency(row, 7)?);
-        Ok(both.map(|(network, responder)| Self { counts, network, responder }))
-    }
-
-    fn columns(&self) -> Vec<Value> {
-        let Counts { sent, answered, timeout, send_error, invalid_rtt, unknown } = self.counts;
-        let counts = [sent, answered, timeout, send_error, invalid_rtt, unknown];
-        let counts = counts.map(|it| (it as i64).into()).into_iter();
-        counts.chain([&self.network, &self.responder].map(|it| it.encode().into())).collect()
-    }
-
-    fn add_known(&mut self, known: &Self) {
-        self.merge(known);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rdma::Span;
 
-    use super::super::window::Pair;
+    use super::super::window::{Counts, Latency, Pair};
     use super::*;
 
     fn window(host: u32, start_ns: u64) -> Window {
