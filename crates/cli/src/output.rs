@@ -2,7 +2,7 @@
 
 use core::fmt::Display;
 use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::Path;
 use std::process;
 
@@ -18,6 +18,22 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => process::exit(0),
         Err(error) => Err(Failure::new(format!("cannot write: {error}"))),
+    }
+}
+
+/// Writes lines: on a terminal in 80 columns, elsewhere as they are, for programs that look for them.
+pub(crate) fn print_lines(text: &str) -> Result<(), Failure> {
+    match io::stdout().is_terminal() {
+        true => print(&fitted(text)),
+        false => print(text),
+    }
+}
+
+/// The same on standard error.
+pub(crate) fn tell(text: &str) {
+    match io::stderr().is_terminal() {
+        true => eprint!("{}", fitted(text)),
+        false => eprintln!("{text}"),
     }
 }
 

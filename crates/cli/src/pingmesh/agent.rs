@@ -6,7 +6,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
-use std::io;
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -22,9 +23,11 @@ use super::clock::wall_ns;
 use super::counting::Counting;
 use super::line::{Line, Secret};
 use super::nic::Nic;
-use super::spool::Spool;
+use super::spool::{HELD_MAX, Put, Spool};
 use super::tcp::{Beside, ip};
+use super::tls;
 use crate::failure::Failure;
+use crate::output::tell;
 
 /// How often the agent looks for finished windows, and whether it is to end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -51,7 +54,7 @@ struct Running {
 
 pub(super) fn run(arguments: &Agent) -> Result<(), Failure> {
     let secret = arguments.secret()?;
-    let spool = Spool::open(&arguments.spool()?)?;
+    let mut spool = Spool::open(&arguments.spool()?)?;
     let ends = crate::signals::stopper()?;
     let nic = Nic::open(arguments)?;
     let name = arguments.host()?;
@@ -62,7 +65,7 @@ pub(super) fn run(arguments: &Agent) -> Result<(), Failure> {
     let length_ns = duty.window.as_ps() / 1_000;
     let counting = Counting::start(arguments.sysfs.clone(), device, interface, length_ns)?;
     let tcp = beside(arguments, running.address.gid, &duty)?;
-    eprintln!("{name} probes by {}, and tells {}", nic.label(), arguments.collector);
+    tell(&format!("{name} probes by {}, and tells {}", nic.label(), arguments.collector));
     let mut asked: Option<Instant> = None;
     while !ends.load(Ordering::Relaxed) {
         thread::sleep(LOOK_INTERVAL);
@@ -70,7 +73,7 @@ pub(super) fn run(arguments: &Agent) -> Result<(), Failure> {
             return Err(ended(running.thread));
         }
         if wall_ns().abs_diff(running.epoch_ns + soft::now().as_ns()) > JUMP_NS {
-            eprintln!("warning: the clock of this host has jumped; windows begin anew");
+            tell("warning: the clock of this host has jumped; windows begin anew");
             running.end();
             running = start(arguments, &nic, &duty)?;
             asked = None;
@@ -81,25 +84,37 @@ pub(super) fn run(arguments: &Agent) -> Result<(), Failure> {
             window.counted = counting.of(&window);
             window.tcp = tcp.as_ref().map(|tcp| tcp.take(window.start_ns)).unwrap_or_default();
             told(&window.counts(), arguments.verbose);
-            match spool.put(&window) {
-                Ok(0) => {}
-                Ok(over) => teller.warn(&format!("the spool is full: {over} old windows are gone")),
-                Err(error) => teller.warn(&format!("a window cannot be kept: {error}")),
+            match spool.put(window) {
+                Put::Kept => {}
+                Put::Over(over) => {
+                    let what = format!("the spool is full: {over} old windows are gone");
+                    teller.count(Topic::Spool, &what);
+                }
+                Put::InMemory(error) => {
+                    let what = format!(
+                        "a window cannot be kept in {}: {error}; in memory there is room for {HELD_MAX}",
+                        spool.folder().display()
+                    );
+                    teller.count(Topic::Spool, &what);
+                }
             }
         }
         if is_new || asked.is_none_or(|at| at.elapsed() > ASK_INTERVAL) {
             asked = Some(Instant::now());
             let address = Address { tcp: tcp.as_ref().map(Beside::port), ..running.address };
-            match deliver(arguments, &secret, &name, address, &spool, &mut teller) {
+            match deliver(arguments, &secret, &name, address, &mut spool, &mut teller) {
                 Ok(targets) => {
-                    teller.well(&format!("{} targets", targets.len()));
+                    teller.say(Topic::Collector, &format!("{} targets", targets.len()));
                     let of = |aim: &Aim| target(aim, &running, arguments.traffic_class());
                     running.results.retarget(targets.iter().map(of).collect());
                     if let Some(tcp) = &tcp {
                         tcp.retarget(&targets);
                     }
                 }
-                Err(error) => teller.warn(&unreachable(arguments, &error)),
+                Err(error) => {
+                    let what = format!("{}; windows are kept", unreachable(arguments, &error));
+                    teller.warn(Topic::Collector, &what);
+                }
             }
         }
     }
@@ -113,37 +128,85 @@ fn beside(arguments: &Agent, gid: [u8; 16], duty: &Duty) -> Result<Option<Beside
         _ if arguments.no_tcp => Ok(None),
         Some(own) => Beside::start(own, arguments.tcp_port, duty.window.as_ps() / 1_000).map(Some),
         None => {
-            eprintln!("warning: its address is of its link alone: there are no TCP probes");
+            tell("warning: its address is of its link alone: there are no TCP probes");
             Ok(None)
         }
     }
 }
 
-/// Says the same thing once, until it has changed.
+/// What there is to be said, again and again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Topic {
+    /// Whether the collector is reached.
+    Collector,
+    /// Windows that it refuses.
+    Refused,
+    /// What the spool has no room for.
+    Spool,
+}
+
+/// Says the same thing once, until it has changed; and, of what happens again and again, how often it did.
 #[derive(Default)]
 struct Teller {
-    last: String,
+    last: BTreeMap<Topic, String>,
+    counts: BTreeMap<Topic, u64>,
 }
 
 impl Teller {
-    fn warn(&mut self, what: &str) {
-        self.tell(&format!("warning: {what}"));
+    fn warn(&mut self, topic: Topic, what: &str) {
+        self.say(topic, &format!("warning: {what}"));
     }
 
-    fn well(&mut self, what: &str) {
-        self.tell(what);
-    }
-
-    fn tell(&mut self, what: &str) {
-        if self.last != what {
-            eprintln!("{what}");
-            what.clone_into(&mut self.last);
+    fn say(&mut self, topic: Topic, what: &str) {
+        if let Some(line) = self.news(topic, what) {
+            tell(&line);
         }
+    }
+
+    /// What is to be said, if it is anything else than before.
+    fn news(&mut self, topic: Topic, what: &str) -> Option<String> {
+        if self.last.get(&topic).is_some_and(|last| last == what) {
+            return None;
+        }
+        self.last.insert(topic, what.to_owned());
+        Some(what.to_owned())
+    }
+
+    /// One more time: said at first, and with its number at ten, a hundred and so on.
+    fn count(&mut self, topic: Topic, what: &str) {
+        if let Some(line) = self.counted(topic, what) {
+            tell(&line);
+        }
+    }
+
+    fn counted(&mut self, topic: Topic, what: &str) -> Option<String> {
+        let count = self.counts.entry(topic).or_default();
+        *count += 1;
+        let is_round = *count == 10_u64.pow(count.ilog10());
+        is_round.then(|| match count {
+            1 => format!("warning: {what}"),
+            count => format!("warning: {count} times by now: {what}"),
+        })
     }
 }
 
+/// What is wrong with the way to the collector.
 fn unreachable(arguments: &Agent, error: &io::Error) -> String {
-    format!("the collector {} does not take windows: {error}; they are kept", arguments.collector)
+    let collector = arguments.collector;
+    match tls::explained(error) {
+        Some(why) => format!("the collector at {collector} is there, but {why} ({error})"),
+        None if matches!(
+            error.kind(),
+            ErrorKind::ConnectionRefused
+                | ErrorKind::TimedOut
+                | ErrorKind::HostUnreachable
+                | ErrorKind::NetworkUnreachable
+        ) =>
+        {
+            format!("no collector at {collector}: {error}")
+        }
+        None => format!("the collector at {collector}: {error}"),
+    }
 }
 
 /// Asks the collector how long windows are, until it answers.
@@ -168,12 +231,15 @@ fn begin(
                 return Err(Failure::new(format!("the collector refuses {name}: {why}"))
                     .hint("--host names this host as the collector's topology does"));
             }
-            Ok(Some(Answer::Later { why })) => teller.warn(&why),
-            Ok(Some(Answer::Kept) | None) => teller.warn(&format!(
-                "the collector {} has hung up: has it another key, or wants it TLS?",
-                arguments.collector
-            )),
-            Err(error) => teller.warn(&format!("no collector at {}: {error}", arguments.collector)),
+            Ok(Some(Answer::Later { why })) => teller.warn(Topic::Collector, &why),
+            Ok(Some(Answer::Kept) | None) => teller.warn(
+                Topic::Collector,
+                &format!(
+                    "the collector {} has hung up: has it another key, or wants it TLS?",
+                    arguments.collector
+                ),
+            ),
+            Err(error) => teller.warn(Topic::Collector, &unreachable(arguments, &error)),
         }
         let until = Instant::now() + ASK_INTERVAL / 5;
         while Instant::now() < until && !ends.load(Ordering::Relaxed) {
@@ -220,7 +286,7 @@ fn deliver(
     secret: &Secret,
     name: &str,
     address: Address,
-    spool: &Spool,
+    spool: &mut Spool,
     teller: &mut Teller,
 ) -> io::Result<Vec<Aim>> {
     let mut line = Line::connect(arguments.collector, secret)?;
@@ -231,18 +297,19 @@ fn deliver(
         Some(Answer::Refused { why } | Answer::Later { why }) => return Err(io::Error::other(why)),
         Some(Answer::Kept) | None => return Err(io::Error::other("it has hung up")),
     };
-    for path in spool.all()? {
-        let Some(window) = Spool::read(&path)? else {
-            teller.warn(&format!("{} is no window", path.display()));
-            std::fs::remove_file(&path)?;
+    for kept in spool.all() {
+        let Some(window) = spool.read(&kept)? else {
+            teller.count(Topic::Spool, &format!("{kept} is no window"));
+            spool.remove(&kept)?;
             continue;
         };
         line.say(&Say::Window(Box::new(window)))?;
         match line.hear()? {
-            Some(Answer::Kept) => std::fs::remove_file(&path)?,
+            Some(Answer::Kept) => spool.remove(&kept)?,
             Some(Answer::Refused { why }) => {
-                teller.warn(&format!("the collector refuses a window: {why}"));
-                std::fs::remove_file(&path)?;
+                let what = format!("the collector refuses a window: {why}");
+                teller.count(Topic::Refused, &what);
+                spool.remove(&kept)?;
             }
             Some(Answer::Later { why }) => return Err(io::Error::other(why)),
             Some(Answer::Targets { .. }) | None => return Err(io::Error::other("it has hung up")),
@@ -269,8 +336,32 @@ fn target(aim: &Aim, running: &Running, traffic_class: u8) -> Target {
 fn told(counts: &Counts, verbose: bool) {
     if verbose {
         let Counts { sent, answered, timeout, send_error, .. } = counts;
-        eprintln!(
+        tell(&format!(
             "window: {sent} probes, {answered} answered, {timeout} not in time, {send_error} not sent"
-        );
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happens_again_and_again_is_said_now_and_then_with_its_number() {
+        let mut teller = Teller::default();
+        let mut said = Vec::new();
+        for number in 1..=250 {
+            // What else there is to be said does not make it news.
+            let is_news = teller.news(Topic::Collector, "3 targets").is_some();
+            assert_eq!(is_news, number == 1);
+            said.extend(teller.counted(Topic::Refused, "too old"));
+        }
+        let expected = [
+            "warning: too old",
+            "warning: 10 times by now: too old",
+            "warning: 100 times by now: too old",
+        ];
+        assert_eq!(said, expected);
+        assert!(teller.news(Topic::Collector, "4 targets").is_some());
     }
 }

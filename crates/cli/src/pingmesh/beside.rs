@@ -10,6 +10,7 @@ use ops::pingmesh::configured::Configuration;
 use ops::pingmesh::counted::Reading;
 
 use crate::failure::Failure;
+use crate::output::tell;
 use crate::sources::Sources;
 
 /// How often the files of the configuration are read again.
@@ -81,7 +82,7 @@ impl Beside {
     /// Says something on standard error, once.
     pub(super) fn tell(&mut self, what: &str) {
         if self.told != what {
-            eprintln!("{what}");
+            tell(what);
             what.clone_into(&mut self.told);
         }
     }

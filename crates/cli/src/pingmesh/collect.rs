@@ -22,7 +22,7 @@ use std::time::Instant;
 use fabric::scenario::Scenario;
 use fabric::topology::{End, Topology};
 use ops::pingmesh::collector::{Change, Collector, verdict_by};
-use ops::pingmesh::exchange::{Answer, Say};
+use ops::pingmesh::exchange::{Address, Answer, Say};
 use ops::pingmesh::layout;
 use ops::pingmesh::store::{Store, StoreError};
 use ops::pingmesh::verdict::{Suspect, of_wall};
@@ -34,7 +34,7 @@ use super::clock::wall_ns;
 use super::line::{Line, Secret};
 use super::places::{GREETING, Place, Places, Refused};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print_lines, tell};
 
 /// Windows that are written in one transaction, at most.
 const BATCH: usize = 512;
@@ -44,6 +44,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 /// A verdict comes so long after a window has ended: agents wait for answers, and then deliver.
 const GRACE_NS: u64 = 2_000_000_000;
+/// What a report finds under these keys of the file: whom the collector has refused, and agents of one name.
+pub(super) const REFUSED: &str = "refused";
+/// See [`REFUSED`].
+pub(super) const CLASHES: &str = "clashes";
 
 /// A window that was admitted, and where to say that it is kept.
 type Admitted = (Window, SyncSender<Answer>);
@@ -117,10 +121,12 @@ pub(super) fn run(arguments: &Collect) -> Result<(), Failure> {
     // What is wrong with a folder is told now, and not in the middle of the night.
     let configuration = beside.configuration(collector.topology())?.unwrap_or_default();
     if arguments.cluster.is_some() {
-        eprintln!("{}", configuration.text());
+        tell(&configuration.text());
     }
     store.put_configuration(&configuration).map_err(of_store)?;
-    store.set_about("refused", "").map_err(of_store)?;
+    for warnings in [REFUSED, CLASHES] {
+        store.set_about(warnings, "").map_err(of_store)?;
+    }
     collector.configure(configuration);
     beside.counters()?;
     let listener = TcpListener::bind(arguments.listen).map_err(|error| {
@@ -132,7 +138,7 @@ pub(super) fn run(arguments: &Collect) -> Result<(), Failure> {
     let ends = crate::signals::stopper()?;
     let hosts = collector.topology().hosts.len();
     let address = listener.local_addr().map_err(cannot)?;
-    print(&format!(
+    print_lines(&format!(
         "collecting at {address} from {hosts} hosts, into {}\n",
         arguments.db.display()
     ))?;
@@ -210,7 +216,7 @@ fn listen(
                 let agents = collector.agents();
                 if agents > before {
                     let of = collector.topology().hosts.len();
-                    eprintln!("{host} is there: {agents} of {of}");
+                    tell(&format!("{host} is there: {agents} of {of}"));
                 }
                 drop(collector);
                 match heard {
@@ -260,7 +266,7 @@ fn write(shared: &Shared, admitted: &Receiver<Admitted>) {
                     Answer::Kept
                 }
                 Err(error) => {
-                    eprintln!("warning: windows are not kept: {error}");
+                    tell(&format!("warning: windows are not kept: {error}"));
                     Answer::Later { why: error.to_string() }
                 }
             }
@@ -272,11 +278,68 @@ fn write(shared: &Shared, admitted: &Receiver<Admitted>) {
     }
 }
 
+/// What was said already of what is wrong with agents.
+#[derive(Default)]
+struct Warned {
+    refused: Refused,
+    /// What the file has of it, which is as new as can be.
+    written: Refused,
+    clashes: String,
+    is_silent: bool,
+}
+
+impl Warned {
+    /// Says what is new, and writes it down for reports.
+    fn look(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        let refused = shared.places.refused();
+        if refused != self.written {
+            shared.store().set_about(REFUSED, &refused.to_string())?;
+            self.written = refused.clone();
+        }
+        if refused.is_news_after(&self.refused) {
+            tell(&format!("warning: refused so far: {refused}"));
+            self.refused = refused;
+        }
+        let (clashes, silent_since) = {
+            let collector = shared.collector();
+            (clashes(&collector), collector.roll().silent_since(wall_ns()))
+        };
+        if clashes != self.clashes {
+            let is_new = |line: &&str| !self.clashes.lines().any(|told| told == *line);
+            clashes.lines().filter(is_new).for_each(|line| tell(&format!("warning: {line}")));
+            shared.store().set_about(CLASHES, &clashes)?;
+            self.clashes = clashes;
+        }
+        match silent_since {
+            Some(since_ns) if !self.is_silent => tell(&format!(
+                "warning: all agents are silent since {}: is this collector reached?",
+                of_wall(since_ns)
+            )),
+            None if self.is_silent => tell("agents are heard again"),
+            _ => {}
+        }
+        self.is_silent = silent_since.is_some();
+        Ok(())
+    }
+}
+
+/// Two agents of one name, a line for each.
+fn clashes(collector: &Collector) -> String {
+    let line = |(host, [one, other]): (u32, [Address; 2])| {
+        format!(
+            "two agents call themselves {}: at {one} and at {other}; one window of two is kept, and --host gives each \
+             its name\n",
+            collector.topology().name(End::Host(host))
+        )
+    };
+    collector.roll().clashes().map(line).collect()
+}
+
 /// Says what is sick, when that changes, and keeps the file in order.
 fn judge(shared: &Shared, mut beside: Beside, length_ns: u64) -> Result<(), Failure> {
     let mut next_ns = due(wall_ns(), length_ns);
     let mut pruned = Instant::now();
-    let mut told = Refused::default();
+    let mut warned = Warned::default();
     while !shared.is_over() {
         thread::sleep(LOOK_INTERVAL);
         if wall_ns() < next_ns {
@@ -288,14 +351,8 @@ fn judge(shared: &Shared, mut beside: Beside, length_ns: u64) -> Result<(), Fail
         if let Err(failure) = look_beside(shared, &mut beside, start_ns) {
             beside.tell(&failure.to_string());
         }
-        let refused = shared.places.refused();
-        if refused != told {
-            told.clone_from(&refused);
-            eprintln!("warning: refused so far: {refused}");
-            let put = shared.store().set_about("refused", &refused.to_string());
-            put.unwrap_or_else(|error| eprintln!("warning: {error}"));
-        }
-        let done = put_hosts(shared).and_then(|()| conclude(shared)).and_then(|said| {
+        let looked = warned.look(shared).and_then(|()| put_hosts(shared));
+        let done = looked.and_then(|()| conclude(shared)).and_then(|said| {
             if pruned.elapsed() > PRUNE_INTERVAL {
                 pruned = Instant::now();
                 shared.store().prune(wall_ns())?;
@@ -304,8 +361,8 @@ fn judge(shared: &Shared, mut beside: Beside, length_ns: u64) -> Result<(), Fail
         });
         match done {
             Ok(said) if said.is_empty() => {}
-            Ok(said) => print(&said)?,
-            Err(error) => eprintln!("warning: the file is not as it should be: {error}"),
+            Ok(said) => print_lines(&said)?,
+            Err(error) => tell(&format!("warning: the file is not as it should be: {error}")),
         }
     }
     Ok(())

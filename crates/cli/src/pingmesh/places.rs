@@ -39,6 +39,15 @@ pub(super) struct Refused {
     pub(super) last: Option<IpAddr>,
 }
 
+impl Refused {
+    /// Whether more is to be said than was: a new reason, or ten times as many.
+    pub(super) fn is_news_after(&self, told: &Self) -> bool {
+        let counts = |of: &Self| [of.crowded, of.silent, of.strangers];
+        let is_new = |(now, told): (u64, u64)| now > 0 && told == 0 || now >= 10 * told.max(1);
+        counts(self).into_iter().zip(counts(told)).any(is_new)
+    }
+}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { crowded, silent, strangers, why, last } = self;
@@ -198,6 +207,20 @@ mod tests {
         held.clear();
         let taken = places.taken();
         assert!(taken.greeting.is_empty() && taken.heard == 0);
+    }
+
+    #[test]
+    fn refusals_are_said_at_first_and_then_at_ten_times_as_many() {
+        let mut told = Refused::default();
+        let mut said = Vec::new();
+        for silent in 0..=450 {
+            let now = Refused { silent, strangers: silent / 40, ..Refused::default() };
+            if now.is_news_after(&told) {
+                said.push(silent);
+                told = now;
+            }
+        }
+        assert_eq!(said, [1, 10, 40, 400]);
     }
 
     #[test]

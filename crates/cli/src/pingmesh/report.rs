@@ -14,6 +14,7 @@ use ops::pingmesh::verdict::of_wall;
 
 use super::arguments::Report;
 use super::clock::wall_ns;
+use super::collect::{CLASHES, REFUSED};
 use crate::failure::Failure;
 use crate::output::{cannot_write, fitted, print};
 
@@ -74,9 +75,11 @@ pub(super) fn run(arguments: &Report) -> Result<(), Failure> {
             let since = of_wall(to_ns);
             said += &fitted(&format!("silence: no host has told anything since {since}"));
         }
-        let refused = store.about("refused").map_err(of_store)?.unwrap_or_default();
-        if !refused.is_empty() {
-            said += &fitted(&format!("refused: {refused}"));
+        for (what, key) in [("refused", REFUSED), ("warning", CLASHES)] {
+            let lines = store.about(key).map_err(of_store)?.unwrap_or_default();
+            for line in lines.lines() {
+                said += &fitted(&format!("{what}: {line}"));
+            }
         }
         if !configuration.read.is_empty() {
             said += &format!("{}\n", configuration.text());

@@ -25,7 +25,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, RootCertStore,
+    ServerConfig, ServerConnection, StreamOwned,
 };
 
 use crate::failure::Failure;
@@ -141,6 +142,35 @@ impl Tls {
 
 fn refused(error: rustls::Error) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, error)
+}
+
+/// What is wrong, if it is what the other side of TLS has shown, or has said of ours: behind "the collector is there, but".
+pub(super) fn explained(error: &io::Error) -> Option<&'static str> {
+    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    Some(match error {
+        rustls::Error::InvalidCertificate(why) => match why {
+            CertificateError::UnknownIssuer => {
+                "its certificate is not of the authority that --tls-ca names"
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "its certificate has expired"
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "its certificate has not this address: --tls-name says which name it has"
+            }
+            _ => "its certificate is not good",
+        },
+        rustls::Error::AlertReceived(alert) => match alert {
+            AlertDescription::UnknownCA => {
+                "it does not know the authority of our certificate: its --tls-ca is another"
+            }
+            AlertDescription::CertificateExpired => "our certificate has expired",
+            AlertDescription::CertificateRequired => "it wants a certificate of ours",
+            _ => "it does not take our certificate",
+        },
+        rustls::Error::InvalidMessage(_) => "it does not speak TLS: it wants a key (--key)",
+        _ => "TLS with it fails",
+    })
 }
 
 /// Both sides show who they are, until a time if there is one.
@@ -305,7 +335,9 @@ mod tests {
             line.say(&8_u32)?;
             Ok((heard, line.may_be("h0"), line.may_be("h1")))
         });
-        let text = |error: io::Error| error.to_string();
+        // What the command line makes of it, and what rustls says.
+        let text =
+            |error: io::Error| format!("{}: {error}", explained(&error).unwrap_or("unknown"));
         (heard.map_err(text), said.join().unwrap().map_err(text))
     }
 
@@ -322,16 +354,18 @@ mod tests {
             assert!(told.contains(by_agent), "{by_agent}: {told}");
         };
         let stranger = theirs.made("h0", 2100, &ours);
-        refused(collector(), stranger, "UnknownIssuer", "UnknownCA");
+        refused(collector(), stranger, "UnknownIssuer", "its --tls-ca is another: ");
         let expired = ours.made("h0", 2001, &ours);
-        refused(collector(), expired, "expired", "CertificateExpired");
+        refused(collector(), expired, "expired", "our certificate has expired: ");
         let impostor = theirs.made("collector", 2100, &ours);
-        refused(impostor, ours.made("h0", 2100, &ours), "UnknownCA", "UnknownIssuer");
+        let of_another = "not of the authority that --tls-ca names: ";
+        refused(impostor, ours.made("h0", 2100, &ours), "UnknownCA", of_another);
         let old = ours.made("collector", 2001, &ours);
-        refused(old, ours.made("h0", 2100, &ours), "CertificateExpired", "expired");
+        let expired = "its certificate has expired: ";
+        refused(old, ours.made("h0", 2100, &ours), "CertificateExpired", expired);
         let mut elsewhere = ours.made("h0", 2100, &ours);
         elsewhere.name = Some(ServerName::try_from("another-collector").unwrap());
-        refused(collector(), elsewhere, "BadCertificate", "not valid for name");
+        refused(collector(), elsewhere, "BadCertificate", "has not this address: ");
         // One that shows none.
         let mut nobody = ours.made("h0", 2100, &ours);
         let mut roots = RootCertStore::empty();
@@ -342,7 +376,26 @@ mod tests {
             .with_root_certificates(roots)
             .with_no_client_auth();
         nobody.client = Arc::new(config);
-        refused(collector(), nobody, "no certificates", "CertificateRequired");
+        refused(collector(), nobody, "no certificates", "it wants a certificate of ours: ");
+    }
+
+    #[test]
+    fn a_collector_that_has_a_key_is_told_from_one_that_is_not_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let ours = Authority::new("ours");
+        let agent = Secret::Tls(ours.made("h0", 2100, &ours));
+        let said = thread::spawn(move || {
+            let error = Line::connect(address, &agent).unwrap_err();
+            explained(&error)
+        });
+        let (mut stream, _) = listener.accept().unwrap();
+        // Chance, with which a collector of a key begins.
+        stream.write_all(&[0xc5; 32]).unwrap();
+        assert_eq!(said.join().unwrap(), Some("it does not speak TLS: it wants a key (--key)"));
+        drop(listener);
+        let agent = Secret::Tls(ours.made("h0", 2100, &ours));
+        assert_eq!(explained(&Line::connect(address, &agent).unwrap_err()), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!   now and then: the last windows ─► verdict ─► incidents that begin and end
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabric::topology::{End, Topology};
@@ -19,15 +19,12 @@ use super::exchange::{Address, Aim, Answer, VERSION};
 use super::limits::{NAME_MAX, PAIRS_JUDGED, WINDOWS_JUDGED};
 use super::node::Node;
 use super::pinglist::{Pinglist, Rates, pinglists};
+use super::roll::Roll;
 use super::scope::{Map, Scope};
 use super::store::{Incident, Store, StoreError};
 use super::summary::unit;
 use super::verdict::{self, Cause, Culprit, Reach, Suspect, Verdict};
 use super::window::Window;
-
-/// A host that has not said anything for so many windows is not probed any more: it has been shut down. Until then
-/// its silence is lost probes.
-const SILENT_WINDOWS: u64 = 20;
 
 /// See the module.
 #[derive(Debug)]
@@ -36,9 +33,7 @@ pub struct Collector {
     lists: BTreeMap<u32, Pinglist>,
     places: BTreeMap<String, u32>,
     length_ns: u64,
-    agents: BTreeMap<u32, (Address, u64)>,
-    /// Of them, those that the store does not know yet.
-    to_store: BTreeSet<u32>,
+    roll: Roll,
     /// What the last windows say.
     digest: Digest,
     /// What was counted meanwhile, by when the window began.
@@ -111,14 +106,13 @@ impl Collector {
         store: &mut Store,
         now_ns: u64,
     ) -> Result<Self, StoreError> {
-        let silent = now_ns.saturating_sub(SILENT_WINDOWS * length_ns);
-        let agents =
-            store.hosts(silent)?.into_iter().map(|(host, at)| (host, (at, now_ns))).collect();
+        let known = store.hosts(Roll::since(length_ns, now_ns))?;
+        let roll = Roll::new(length_ns, known, now_ns);
         // Whether what was sick still is, nobody has looked.
         for incident in store.incidents()?.iter().filter(|incident| incident.until_ns.is_none()) {
             store.end_incident(incident.id, now_ns)?;
         }
-        let mut made = Self { agents, ..Self::reading(topology, rates, length_ns) };
+        let mut made = Self { roll, ..Self::reading(topology, rates, length_ns) };
         made.read(store, now_ns)?;
         Ok(made)
     }
@@ -202,9 +196,9 @@ impl Collector {
         let places = hosts.map(|host| (topology.name(End::Host(host)).to_owned(), host)).collect();
         let (topology, map) = (Arc::new(topology), Arc::new(map));
         let judge = Judge { topology, map, configuration: Arc::default() };
-        let (agents, to_store, open, intervals) = Default::default();
-        let digest = Digest::default();
-        Self { judge, lists, places, length_ns, agents, to_store, digest, intervals, open }
+        let roll = Roll::new(length_ns, BTreeMap::new(), 0);
+        let (digest, open, intervals) = Default::default();
+        Self { judge, lists, places, length_ns, roll, digest, intervals, open }
     }
 
     /// The topology.
@@ -219,7 +213,12 @@ impl Collector {
 
     /// Hosts that are there.
     pub fn agents(&self) -> usize {
-        self.agents.len()
+        self.roll.len()
+    }
+
+    /// Who is there.
+    pub const fn roll(&self) -> &Roll {
+        &self.roll
     }
 
     /// An agent is there, and asks for its targets.
@@ -249,21 +248,13 @@ impl Collector {
             targets: of.targets(host),
         };
         let Some(address) = address else { return Ok((host, targets(self))) };
-        let seen = self.agents.insert(host, (address, now_ns));
-        // What is on the disk is for the next collector: it need not be newer than a window.
-        let is_known = seen.is_some_and(|(at, seen_ns)| {
-            at == address && now_ns.saturating_sub(seen_ns) < self.length_ns
-        });
-        if !is_known {
-            self.to_store.insert(host);
-        }
+        self.roll.hello(host, address, now_ns);
         Ok((host, targets(self)))
     }
 
     /// Who is there since the last time that this was asked: what the next collector is to find in the store.
     pub fn new_hosts(&mut self) -> Vec<(u32, Address, u64)> {
-        let of = |host| self.agents.get(&host).map(|(address, seen_ns)| (host, *address, *seen_ns));
-        core::mem::take(&mut self.to_store).into_iter().filter_map(of).collect()
+        self.roll.new_hosts()
     }
 
     /// Whom a host probes: those of its pinglist that are there.
@@ -276,7 +267,7 @@ impl Collector {
                 Some(Aim {
                     host: target,
                     scope: duty.scope,
-                    address: self.agents.get(&target)?.0,
+                    address: self.roll.address(target)?,
                     every_us: duty.every.as_ps() / 1_000_000,
                     labels: duty.labels,
                 })
@@ -332,10 +323,12 @@ impl Collector {
         let oldest_ns = self.since(now_ns, WINDOWS_JUDGED[1]);
         self.digest.forget(oldest_ns);
         self.intervals = self.intervals.split_off(&oldest_ns);
-        let silent = now_ns.saturating_sub(SILENT_WINDOWS * self.length_ns);
-        self.agents.retain(|_, (_, seen_ns)| *seen_ns >= silent);
+        self.roll.forget(now_ns);
         let mut changes = Vec::new();
-        let now = |culprit: &Culprit| verdict.suspects.iter().any(|of| of.culprit == *culprit);
+        // If nobody has looked, what was sick may be sick still.
+        let now = |culprit: &Culprit| {
+            verdict.probes == 0 || verdict.suspects.iter().any(|of| of.culprit == *culprit)
+        };
         let ended: Vec<Culprit> = self.open.keys().copied().filter(|of| !now(of)).collect();
         for culprit in ended {
             if let Some((id, _)) = self.open.remove(&culprit) {
@@ -545,5 +538,24 @@ mod tests {
             }
         }
         panic!("it has not ended");
+    }
+    #[test]
+    fn while_nobody_says_anything_nobody_is_called_well() {
+        let (_folder, mut store) = store();
+        let mut collector = made(&mut store);
+        let mut seen = Vec::new();
+        for round in 0..30 {
+            let at = round * LENGTH;
+            if round < 4 {
+                let slow = |host, target| if host == 2 || target == 2 { 5_000 } else { 20 };
+                let windows: Vec<Window> =
+                    (0..4).map(|host| window(host, at, |target| slow(host, target))).collect();
+                keep(&mut collector, &windows, &mut store);
+            }
+            let verdict = collector.verdict_at(at + LENGTH);
+            seen.extend(collector.conclude(&verdict, &mut store, at + LENGTH).unwrap());
+        }
+        assert!(matches!(seen[..], [Change::Began(_)]), "{seen:?}");
+        assert_eq!(store.incidents().unwrap()[0].until_ns, None);
     }
 }

@@ -51,6 +51,13 @@ pub struct Address {
     pub tcp: Option<u16>,
 }
 
+impl core::fmt::Display for Address {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let at = core::net::Ipv6Addr::from(self.gid).to_canonical();
+        write!(f, "{at} (queue pair {})", self.qpn)
+    }
+}
+
 /// What an agent says.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]

@@ -27,6 +27,7 @@
 //! | [`admission`] | which windows a collector believes |
 //! | [`store`] | the collector's file |
 //! | [`collector`] | who is there, whom they probe, what is sick, and since when |
+//! | [`roll`] | who is there, two agents of one name, and silence |
 //! | [`layout`] | a topology as text |
 //! | [`json`] | all of it for programs |
 //! | [`page`] | all of it on one page |
@@ -53,6 +54,7 @@ pub mod node;
 pub mod page;
 pub mod pinglist;
 pub mod probe;
+pub mod roll;
 pub mod scope;
 pub mod simulation;
 pub mod store;
