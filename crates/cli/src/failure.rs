@@ -48,6 +48,11 @@ impl Failure {
         self
     }
 
+    /// A hint, if it has none.
+    pub(crate) fn or_hint(self, hint: impl Into<String>) -> Self {
+        if self.hint.is_some() { self } else { self.hint(hint) }
+    }
+
     pub(crate) fn status(mut self, status: Status) -> Self {
         self.status = status;
         self

@@ -5,7 +5,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// As in `2026-11-25 04:16 UTC`; nothing for times before 1970.
 pub fn text(time: SystemTime) -> Option<String> {
     let seconds = time.duration_since(UNIX_EPOCH).ok()?.as_secs();
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let (hour, minute) = (seconds / 3_600 % 24, seconds / 60 % 60);
+    Some(format!("{} {hour:02}:{minute:02} UTC", date(seconds / 86_400)?))
+}
+
+/// As in `2026-11-25 04:16:02.123`, of UTC too.
+pub fn to_the_ms(time: SystemTime) -> Option<String> {
+    let since = time.duration_since(UNIX_EPOCH).ok()?;
+    let (seconds, ms) = (since.as_secs(), since.subsec_millis());
+    let (hour, minute) = (seconds / 3_600 % 24, seconds / 60 % 60);
+    Some(format!("{} {hour:02}:{minute:02}:{:02}.{ms:03}", date(seconds / 86_400)?, seconds % 60))
+}
+
+/// The date of a day since 1970.
+fn date(days: u64) -> Option<String> {
     // Howard Hinnant's civil_from_days: years begin in March, so that the leap day is a year's last.
     let from_0000_03 = days.checked_add(719_468)?;
     let (era, of_era) = (from_0000_03 / 146_097, from_0000_03 % 146_097);
@@ -15,8 +28,7 @@ pub fn text(time: SystemTime) -> Option<String> {
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
     let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute) = (of_day / 3_600, of_day / 60 % 60);
-    Some(format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC"))
+    Some(format!("{year:04}-{month:02}-{day:02}"))
 }
 
 #[cfg(test)]
@@ -36,5 +48,7 @@ mod tests {
             assert_eq!(text(UNIX_EPOCH + Duration::from_secs(seconds)).unwrap(), expected);
         }
         assert_eq!(text(UNIX_EPOCH - Duration::from_secs(1)), None);
+        let time = UNIX_EPOCH + Duration::from_millis(951_782_399_007);
+        assert_eq!(to_the_ms(time).unwrap(), "2000-02-28 23:59:59.007");
     }
 }

@@ -5,6 +5,7 @@ use std::env;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use ops::pingmesh::limits::RAW_KEPT;
 use ops::pingmesh::pinglist::Rates;
 use rustls::pki_types::ServerName;
 use softnic::DeviceInfo;
@@ -234,6 +235,10 @@ pub(crate) struct Collect {
     /// Probes that a host sends in a second, at most
     #[arg(long, value_name = "NUMBER", default_value_t = 300.0, value_parser = rate)]
     rate: f64,
+
+    /// Single probes that the file keeps, half of them for those that failed or were slow; the oldest make room
+    #[arg(long, value_name = "NUMBER", default_value_t = RAW_KEPT, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
+    pub(super) single_probes: u64,
 }
 
 impl Collect {
@@ -251,6 +256,10 @@ pub(crate) struct Report {
     /// A page to write
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
+
+    /// A folder for windows, pairs and single probes as Parquet
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) parquet: Option<PathBuf>,
 
     /// Print JSON instead
     #[arg(long)]

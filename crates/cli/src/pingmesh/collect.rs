@@ -94,7 +94,8 @@ pub(super) fn run(arguments: &Collect) -> Result<(), Failure> {
     let topology = topology(&arguments.topology)?;
     let of_store =
         |error: StoreError| Failure::from_message(&format!("{}: {error}", arguments.db.display()));
-    let mut store = Store::open(&arguments.db).map_err(of_store)?;
+    let store = Store::open(&arguments.db).map_err(of_store)?;
+    let mut store = store.keeping(arguments.single_probes).map_err(of_store)?;
     let _alone = alone(&arguments.db)?;
     let length_ns = arguments.window_ms * 1_000_000;
     let text = layout::to_text(&topology);
@@ -257,9 +258,9 @@ fn write(shared: &Shared, admitted: &Receiver<Admitted>) {
     while let Ok(first) = admitted.recv() {
         let mut batch = vec![first];
         batch.extend(admitted.try_iter().take(BATCH - 1));
-        let (windows, tellers): (Vec<Window>, Vec<_>) = batch.into_iter().unzip();
+        let (mut windows, tellers): (Vec<Window>, Vec<_>) = batch.into_iter().unzip();
         let answer = {
-            let kept = shared.store().keep(&windows, &|scope, host| units.unit(scope, host));
+            let kept = shared.store().keep(&mut windows, &|scope, host| units.unit(scope, host));
             match kept {
                 Ok(new) => {
                     shared.collector().learn(&windows, &new);

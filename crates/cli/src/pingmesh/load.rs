@@ -9,6 +9,8 @@ use std::time::Instant;
 
 use fabric::topology::End;
 use ops::pingmesh::exchange::{Address, Aim, Answer, Say, VERSION};
+use ops::pingmesh::limits::RAW_SAMPLED_MAX;
+use ops::pingmesh::raw::{Outcome, Raw, Times};
 use ops::pingmesh::window::{Counts, Latency, OfLabel, Pair, Window};
 use rdma::Span;
 
@@ -149,23 +151,29 @@ fn deliver(
     let (mut line, _, targets) = hello(arguments, key, host, name)?;
     let pairs: Vec<Pair> = targets.iter().map(|aim| pair(host, aim, window_ms)).collect();
     let sent: u64 = pairs.iter().map(|pair| pair.counts.sent).sum();
-    let mut prober = Latency::default();
-    (0..sent).for_each(|number| prober.record(Span::from_us(3 + number % 5)));
-    let length_ns = window_ms * 1_000_000;
-    line.say(&Say::Window(Box::new(Window {
-        host,
-        start_ns,
-        length_ns,
-        pairs,
-        prober,
-        counted: None,
-        tcp: vec![],
-    })))?;
+    let mut window = Window::new(host, start_ns, window_ms * 1_000_000);
+    (0..sent).for_each(|number| window.prober.record(Span::from_us(3 + number % 5)));
+    window.raw = singles(&targets, &window, sent);
+    window.pairs = pairs;
+    line.say(&Say::Window(Box::new(window)))?;
     match line.hear()? {
         Some(Answer::Kept) => Ok(true),
         Some(Answer::Refused { why }) => Err(std::io::Error::other(why)),
         _ => Ok(false),
     }
+}
+
+/// As many single probes as an agent remembers of a window without a fault, or all of them.
+fn singles(targets: &[Aim], window: &Window, sent: u64) -> Vec<Raw> {
+    let many = sent.min(RAW_SAMPLED_MAX as u64).min(targets.len() as u64);
+    let single = |number: u64| {
+        let aim = &targets[number as usize];
+        let posted_ns = window.start_ns + number * window.length_ns / many;
+        let times = Some(Times::new(Span::from_us(20), Span::from_us(8), Span::from_us(5)));
+        let outcome = Outcome::Answered;
+        Raw { target: aim.host, scope: aim.scope, label: 0, posted_ns, outcome, times }
+    };
+    (0..many).map(single).collect()
 }
 
 /// Round trips of 10 to 30 us, with a tail of ten times that.

@@ -5,11 +5,15 @@ use std::path::Path;
 
 use fabric::NetworkConfig;
 use fabric::scenario::Scenario;
+use fabric::topology::End;
+use ops::pingmesh::limits::PROBES_SHOWN;
 use ops::pingmesh::page::{Shown, page};
 use ops::pingmesh::pinglist::Rates;
+use ops::pingmesh::raw;
 use ops::pingmesh::simulation::{Mesh, Scale};
 use ops::pingmesh::summary::Summary;
 use rdma::Span;
+use telemetry::Table;
 
 use super::arguments::Sim;
 use crate::failure::Failure;
@@ -52,6 +56,9 @@ pub(super) fn run(arguments: &Sim) -> Result<(), Failure> {
     let mut said = fitted(&title) + &summary.text();
     said += &fitted(&verdict.text(mesh.topology()).to_string());
     if let Some(folder) = &arguments.output {
+        let all = || mesh.windows().iter().flat_map(|of| of.raw.iter().map(|raw| (of.host, *raw)));
+        let told_by = verdict.culprit().hosts(mesh.map());
+        let name = |host| mesh.topology().name(End::Host(host));
         let html = page(&Shown {
             title: &scenario.title,
             place: &format!("{hosts} hosts, by ferroce pingmesh sim"),
@@ -60,16 +67,26 @@ pub(super) fn run(arguments: &Sim) -> Result<(), Failure> {
             summary: &summary,
             verdict: &verdict,
             incidents: &[],
+            probes: &raw::last(all(), told_by.as_ref(), PROBES_SHOWN),
         });
         let file = folder.join("pingmesh.html");
         fs::write(&file, html).map_err(|error| cannot_write(&file, error))?;
-        for table in [summary.windows_table(), summary.all_pairs_table()] {
-            let file = folder.join(format!("{}.parquet", table.name()));
-            let out = fs::File::create(&file).map_err(|error| cannot_write(&file, error))?;
-            let about = [("scenario", scenario.title.as_str()), ("origin", "simulated")];
-            table.write_parquet(out, &about).map_err(|error| cannot_write(&file, error))?;
+        let about = [("scenario", scenario.title.as_str()), ("origin", "simulated")];
+        for table in [summary.windows_table(), summary.all_pairs_table(), raw::table(all(), name)] {
+            write_table(folder, &table, &about)?;
         }
         said += &format!("written to {}\n", file.display());
     }
     print(&said)
+}
+
+/// Writes a table as Parquet, under its own name.
+pub(super) fn write_table(
+    folder: &Path,
+    table: &Table,
+    about: &[(&str, &str)],
+) -> Result<(), Failure> {
+    let file = folder.join(format!("{}.parquet", table.name()));
+    let out = fs::File::create(&file).map_err(|error| cannot_write(&file, error))?;
+    table.write_parquet(out, about).map_err(|error| cannot_write(&file, error))
 }

@@ -138,20 +138,10 @@ impl Spool {
 
 #[cfg(test)]
 mod tests {
-    use ops::pingmesh::window::Latency;
-
     use super::*;
 
     fn window(start_ns: u64) -> Window {
-        Window {
-            host: 0,
-            start_ns,
-            length_ns: 1,
-            pairs: vec![],
-            prober: Latency::default(),
-            counted: None,
-            tcp: vec![],
-        }
+        Window::new(0, start_ns, 1)
     }
 
     /// When each of the windows began; `None` of one that cannot be read.

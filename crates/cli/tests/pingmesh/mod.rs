@@ -1,5 +1,7 @@
 //! `ferroce pingmesh`.
 
+mod agents;
+
 use core::time::Duration;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -220,7 +222,42 @@ hint: -o names another file, for the page
 pingmesh of 4 hosts, none of which has told anything in that time
   scope    probes answered timeout  error invalid p50 us    p99  p99.9 responder
 windows: 0 of 0 hosts, 0 missing between the first and the last of each
+single probes: 0 in the file, 0 of them failed or slow; of 0 others, 0 of them
+failed, agents have told sums alone
 verdict: none, without probes
 
 "#]]);
+}
+
+#[test]
+fn a_report_says_of_a_file_that_is_no_collector_s_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = |name: &str| {
+        let command = ferroce().args(["pingmesh", "report", name]);
+        command.current_dir(folder.path()).assert().code(125).stdout_eq("")
+    };
+    fs::write(folder.path().join("empty.db"), "").unwrap();
+    report("empty.db").stderr_eq(str![[r#"
+error: empty.db: it is empty
+hint: a collector makes it, and has not begun to: ferroce pingmesh collect --db FILE
+
+"#]]);
+    report("absent.db").stderr_eq(str![[r#"
+error: absent.db: unable to open database file: absent.db
+hint: a collector writes it: ferroce pingmesh collect --db FILE
+
+"#]]);
+}
+
+#[test]
+fn single_probes_of_a_load_are_kept_within_the_bound_and_counted() {
+    let collecting = Collecting::start(&["--rate", "10", "--single-probes", "20"]);
+    collecting.load(3).success();
+    let command = ferroce().args(["pingmesh", "report", "mesh.db", "--parquet", "tables"]);
+    let output = command.current_dir(collecting.folder.path()).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    // Half of them are for those that failed or were slow, of which there are none.
+    assert!(said.contains("single probes: 10 in the file, 0 of them failed or slow; "), "{said}");
+    let file = File::open(collecting.folder.path().join("tables/probes.parquet")).unwrap();
+    assert_eq!(telemetry::Table::read_parquet(file).unwrap().0.len(), 10);
 }

@@ -1,9 +1,15 @@
 //! Which windows a collector believes: those that an agent can have seen. An agent that lies can spoil what is known of
 //! its own host, and no more.
 
-use super::limits::{AHEAD_NS, BEHIND_NS, TARGETS_MAX};
+use std::collections::BTreeMap;
+
+use super::limits::{
+    AHEAD_NS, BEHIND_NS, HISTOGRAM_MAX_NS, RAW_FAILED_MAX, RAW_SAMPLED_MAX, RAW_SLOW_MAX,
+    TARGETS_MAX,
+};
+use super::raw::{Outcome, Raw, Times};
 use super::scope::{Map, Scope};
-use super::window::Window;
+use super::window::{Counts, Window};
 
 /// Probes a second that a host may say it has sent, with room for one whose clock runs fast.
 const RATE_MAX: u64 = 20_000;
@@ -105,7 +111,56 @@ pub fn admit(window: &Window, known: &Known<'_>) -> Result<(), String> {
     if targets.windows(2).any(|two| two[0] == two[1]) {
         return Err("it names a target twice".to_owned());
     }
-    Ok(())
+    admit_raw(window, map)
+}
+
+/// Whether single probes can be those that the window has counted.
+fn admit_raw(window: &Window, map: &Map) -> Result<(), String> {
+    let mut single: BTreeMap<(Scope, u32), Counts> = BTreeMap::new();
+    let [mut failed, mut slow, mut others] = [0; 3];
+    for probe in &window.raw {
+        let Raw { target, scope, label, posted_ns, outcome, times } = *probe;
+        let about = |what: &str| Err(format!("a probe of target {target}: {what}"));
+        if map.rack_of(target).is_none() {
+            return about("no such target");
+        }
+        if !(window.start_ns..window.end_ns()).contains(&posted_ns) {
+            return about("it is not of this window");
+        }
+        let is_short = |Times { network_ns, responder_ns, prober_ns }: Times| {
+            [network_ns, responder_ns, prober_ns].into_iter().all(|ns| ns <= HISTOGRAM_MAX_NS)
+        };
+        if times.is_some() != outcome.is_answer() || !times.is_none_or(is_short) {
+            return about("it has not taken what it says");
+        }
+        if usize::from(label) >= LABELS {
+            return about("no such label");
+        }
+        single.entry((scope, target)).or_default().end(outcome);
+        *match outcome {
+            Outcome::Answered => &mut others,
+            Outcome::Slow => &mut slow,
+            _ => &mut failed,
+        } += 1;
+    }
+    if failed > RAW_FAILED_MAX || slow > RAW_SLOW_MAX || others > RAW_SAMPLED_MAX {
+        return Err(format!("{} single probes are more than there can be", window.raw.len()));
+    }
+    for pair in &window.pairs {
+        let Some(of) = single.remove(&(pair.scope, pair.target)) else { continue };
+        let is_within = of.answered <= pair.counts.answered
+            && of.timeout <= pair.counts.timeout
+            && of.send_error <= pair.counts.send_error
+            && of.invalid_rtt <= pair.counts.invalid_rtt
+            && of.unknown <= pair.counts.unknown;
+        if !is_within {
+            return Err(format!("of target {}: more single probes than probes", pair.target));
+        }
+    }
+    match single.first_key_value() {
+        None => Ok(()),
+        Some(((_, target), _)) => Err(format!("of target {target}: single probes, and no others")),
+    }
 }
 
 #[cfg(test)]
@@ -113,28 +168,25 @@ mod tests {
     use fabric::topology::{Cables, single_switch};
     use rdma::{Rate, Span};
 
-    use super::super::window::{Counts, Latency, OfLabel, Pair, TcpPair};
+    use super::super::window::{Counts, OfLabel, Pair, TcpPair};
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
     const NOW: u64 = 1_800_000_000 * SECOND;
+    const START: u64 = NOW - 60 * SECOND;
+
+    fn probe(outcome: Outcome) -> Raw {
+        let times = outcome.is_answer().then_some(Times::from((5_000, 0, 0)));
+        Raw { target: 1, scope: Scope::Tor, label: 0, posted_ns: START, outcome, times }
+    }
 
     fn good() -> Window {
         let mut pair = Pair::new(1, Scope::Tor, 1);
         pair.counts = Counts { sent: 10, answered: 9, timeout: 1, ..Counts::default() };
         pair.labels = vec![OfLabel { sent: 10, lost: 1, slow: 0 }];
         (0..9).for_each(|_| pair.network.record(Span::from_us(5)));
-        let start_ns = NOW - 60 * SECOND;
-        let (length_ns, prober) = (30 * SECOND, Latency::default());
-        Window {
-            host: 0,
-            start_ns,
-            length_ns,
-            pairs: vec![pair],
-            prober,
-            counted: None,
-            tcp: vec![],
-        }
+        let raw = vec![probe(Outcome::Answered), probe(Outcome::NoAnswer)];
+        Window { pairs: vec![pair], raw, ..Window::new(0, START, 30 * SECOND) }
     }
 
     fn said(window: &Window) -> Result<(), String> {
@@ -149,7 +201,16 @@ mod tests {
         fn tcp(late: u64) -> TcpPair {
             TcpPair { late, ..TcpPair::new(1, Scope::Tor) }
         }
-        let lies: [Lie; 19] = [
+        let lies: [Lie; 28] = [
+            ("a probe of target 9: no such target", |w| w.raw[0].target = 9),
+            ("single probes, and no others", |w| w.raw[0].target = 2),
+            ("single probes, and no others", |w| w.raw[0].scope = Scope::Dc),
+            ("not of this window", |w| w.raw[0].posted_ns = START + 30 * SECOND),
+            ("not taken what it says", |w| w.raw[0].times = None),
+            ("not taken what it says", |w| w.raw[0].times = Some(Times::from((u64::MAX, 0, 0)))),
+            ("no such label", |w| w.raw[1].label = 64),
+            ("more single probes than probes", |w| w.raw.push(probe(Outcome::NotSent))),
+            ("17 single probes are more than", |w| w.raw = vec![probe(Outcome::Answered); 17]),
             ("TCP of target 1: more", |w| w.tcp = vec![tcp(1)]),
             ("TCP twice", |w| w.tcp = vec![tcp(0); 2]),
             ("TCP of target 0: no such", |w| w.tcp = vec![TcpPair::new(0, Scope::Tor)]),

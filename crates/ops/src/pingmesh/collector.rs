@@ -417,15 +417,7 @@ mod tests {
             pair
         });
         let pairs = pairs.collect();
-        Window {
-            host,
-            start_ns,
-            length_ns: LENGTH,
-            pairs,
-            prober: Latency::default(),
-            counted: None,
-            tcp: vec![],
-        }
+        Window { pairs, ..Window::new(host, start_ns, LENGTH) }
     }
 
     fn judge(collector: &mut Collector, store: &mut Store, now_ns: u64) -> Vec<Change> {
@@ -439,7 +431,8 @@ mod tests {
 
     fn keep(collector: &mut Collector, windows: &[Window], store: &mut Store) {
         let judge = collector.to_judge();
-        let new = store.keep(windows, &|scope, host| judge.unit(scope, host)).unwrap();
+        let new =
+            store.keep(&mut windows.to_vec(), &|scope, host| judge.unit(scope, host)).unwrap();
         collector.learn(windows, &new);
     }
 

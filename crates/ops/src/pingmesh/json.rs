@@ -1,10 +1,11 @@
 //! What a collector's file says, as JSON.
 
-use fabric::topology::Topology;
+use fabric::topology::{End, Topology};
 use serde_json::{Value, json};
 
+use super::raw::{Raw, Sent, Times};
 use super::scope::Scope;
-use super::store::Incident;
+use super::store::{self, Incident};
 use super::summary::{Sum, Summary, TcpSum};
 use super::verdict::{Suspect, Verdict};
 
@@ -23,11 +24,25 @@ pub struct Told<'a> {
     pub verdict: &'a Verdict,
     /// What was.
     pub incidents: &'a [Incident],
+    /// Single probes.
+    pub single: &'a Single,
+}
+
+/// Single probes that a collector has kept.
+#[derive(Clone, Debug, Default)]
+pub struct Single {
+    /// Those that its file has now, and those of them that have failed or were slow.
+    pub kept: [u64; 2],
+    /// What windows have told of since the file began.
+    pub told: store::Told,
+    /// The last that have failed or were slow, the newest first: of what is accused or, if nothing is, of all.
+    pub last: Vec<Sent>,
 }
 
 /// See the module.
 pub fn json(told: &Told<'_>) -> String {
-    let Told { topology, summary, to_ns, windows: [kept, missing], verdict, incidents } = *told;
+    let Told { topology, summary, to_ns, windows: [kept, missing], verdict, incidents, single } =
+        *told;
     let scopes = Scope::ALL.into_iter().filter_map(|scope| {
         let sum = summary.scope(scope);
         (sum.counts.sent > 0).then(|| of_scope(scope, &sum, &summary.tcp(scope)))
@@ -56,6 +71,7 @@ pub fn json(told: &Told<'_>) -> String {
         "pairs": pairs.collect::<Vec<_>>(),
         "verdict": { "probes": verdict.probes, "suspects": suspects.collect::<Vec<_>>() },
         "incidents": incidents.collect::<Vec<_>>(),
+        "single_probes": of_single(single, topology),
     });
     format!("{value:#}\n")
 }
@@ -98,5 +114,30 @@ fn of_suspect(suspect: &Suspect, topology: &Topology) -> Value {
         "against": suspect.joined.contradicts,
         "reach": suspect.joined.reach,
         "tcp": suspect.joined.tcp,
+    })
+}
+
+fn of_single(single: &Single, topology: &Topology) -> Value {
+    let Single { kept: [kept, of_interest], told, last } = single;
+    let [left_out, failed_left_out] = told.left_out();
+    let last = last.iter().map(|&(host, probe)| {
+        let Raw { target, scope, label, posted_ns, outcome, times } = probe;
+        let us = |of: fn(Times) -> u64| times.map(|times| of(times) as f64 / 1e3);
+        json!({
+            "posted_ns": posted_ns,
+            "from": topology.name(End::Host(host)),
+            "to": topology.name(End::Host(target)),
+            "scope": scope.name(),
+            "label": label,
+            "outcome": outcome.name(),
+            "status": outcome.status(),
+            "network_us": us(|times| times.network_ns),
+            "responder_us": us(|times| times.responder_ns),
+            "prober_us": us(|times| times.prober_ns),
+        })
+    });
+    json!({
+        "kept": kept, "failed_or_slow": of_interest, "left_out": left_out,
+        "failed_left_out": failed_left_out, "last_failed_or_slow": last.collect::<Vec<_>>(),
     })
 }

@@ -30,6 +30,14 @@ pub const TARGETS_LOOK: Span = Span::from_ms(1_000);
 pub const DIGITS: u8 = 2;
 /// The longest value of a histogram, in nanoseconds.
 pub const HISTOGRAM_MAX_NS: u64 = 60_000_000_000;
+/// Probes that failed, of which a window of a host remembers each by itself.
+pub const RAW_FAILED_MAX: usize = 64;
+/// Probes that were answered slowly, likewise.
+pub const RAW_SLOW_MAX: usize = 16;
+/// Of the others, a sample of so many.
+pub const RAW_SAMPLED_MAX: usize = 16;
+/// Single probes that a collector's file keeps if nothing else is said, the oldest of which are overwritten: some 60 MB.
+pub const RAW_KEPT: u64 = 1_000_000;
 /// Finished windows that wait for who takes them.
 pub const WINDOWS_HELD: usize = 16;
 /// The longest message between an agent and the collector: a window of [`TARGETS_MAX`] targets in three scopes has some
@@ -52,3 +60,5 @@ pub const SUMS_KEPT: u64 = 20_000_000;
 pub const PAIRS_JUDGED: usize = 6_000_000;
 /// Windows that a verdict looks at, of each host: what is plain shows in the first number, rare losses in the second.
 pub const WINDOWS_JUDGED: [u64; 2] = [3, 10];
+/// Single probes that a page, a report in JSON and the evidence show.
+pub const PROBES_SHOWN: usize = 20;

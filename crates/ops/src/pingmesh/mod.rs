@@ -16,6 +16,7 @@
 //! | [`pinglist`] | whom a host probes, within a bound on its rate |
 //! | `message` | what probes and answers say |
 //! | [`probe`] | the application that sends and answers them |
+//! | [`raw`] | single probes: which ones a window remembers, and what became of them |
 //! | [`window`] | what a host has seen in a window of time |
 //! | [`node`] | a host or a switch |
 //! | [`configured`] | what doctor finds, as a verdict has it |
@@ -54,6 +55,7 @@ pub mod node;
 pub mod page;
 pub mod pinglist;
 pub mod probe;
+pub mod raw;
 pub mod roll;
 pub mod scope;
 pub mod simulation;

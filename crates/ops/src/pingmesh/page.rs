@@ -6,10 +6,11 @@ use fabric::topology::{End, Topology};
 use telemetry::{Block, Cell, Figure, Page, Table};
 
 use super::node::Node;
+use super::raw::{Raw, Sent, Times};
 use super::scope::Scope;
 use super::store::Incident;
 use super::summary::{Sum, Summary, TcpSum};
-use super::verdict::{Clock, Culprit, Verdict, of_model, of_wall};
+use super::verdict::{Clock, Culprit, Verdict, moment_of_model, moment_of_wall, of_model, of_wall};
 
 /// What is shown.
 #[derive(Clone, Copy, Debug)]
@@ -28,11 +29,14 @@ pub struct Shown<'a> {
     pub verdict: &'a Verdict,
     /// What was.
     pub incidents: &'a [Incident],
+    /// The last single probes of interest: of what is accused or, if nothing is, of all.
+    pub probes: &'a [Sent],
 }
 
 /// The page, as HTML that needs nothing else.
 pub fn page(shown: &Shown<'_>) -> String {
-    let Shown { title, place, is_simulated, topology, summary, verdict, incidents } = *shown;
+    let Shown { title, place, is_simulated, topology, summary, verdict, incidents, probes } =
+        *shown;
     let mut page =
         if is_simulated { Page::simulated(title, place) } else { Page::measured(title, place) };
     page.section("Verdict");
@@ -50,6 +54,17 @@ pub fn page(shown: &Shown<'_>) -> String {
     let (nodes, links) = marks(verdict);
     let drawing = marked(topology, &nodes, &links, "now", "what the verdict names");
     page.add(&Block::Replay(&drawing));
+
+    if !probes.is_empty() {
+        page.section("Single probes");
+        let of = match verdict.culprit() {
+            Culprit::Nothing => "of any host".to_owned(),
+            culprit => format!("that tell of {}", culprit.named(topology)),
+        };
+        let note = format!("The last {of} that failed or were slow, the newest first");
+        let clock = if is_simulated { moment_of_model } else { moment_of_wall };
+        page.add(&Block::Table(&single(topology, probes, clock), &note));
+    }
 
     page.section("Probes");
     page.add(&Block::Table(&outcomes(summary), "By how far they went, and what became of them; host: what those that answered took themselves"));
@@ -149,6 +164,31 @@ fn outcomes(summary: &Summary) -> Table {
                 Cell::Missing,
             ]);
         }
+    }
+    table
+}
+
+/// Single probes, for people.
+fn single(topology: &Topology, probes: &[Sent], clock: Clock) -> Table {
+    let mut table = Table::new("single")
+        .texts("posted")
+        .texts("from")
+        .texts("to")
+        .integers("label", "")
+        .texts("outcome")
+        .floats("network", "us")
+        .floats("responder", "us");
+    for &(host, Raw { target, label, posted_ns, outcome, times, .. }) in probes {
+        let us = |of: fn(Times) -> u64| float(times.map(|times| of(times) as f64 / 1e3));
+        table.push([
+            Cell::Text(&clock(posted_ns)),
+            Cell::Text(topology.name(End::Host(host))),
+            Cell::Text(topology.name(End::Host(target))),
+            u64::from(label).into(),
+            Cell::Text(&outcome.text()),
+            us(|times| times.network_ns),
+            us(|times| times.responder_ns),
+        ]);
     }
     table
 }

@@ -31,6 +31,7 @@ use super::limits::{
 };
 use super::message::{HEAD, Kind, Message};
 use super::pinglist::Pinglist;
+use super::raw::{Draw, Outcome, Raw, Times};
 use super::scope::Scope;
 use super::window::{Pair, Window};
 
@@ -215,6 +216,19 @@ impl Id {
     }
 }
 
+/// A window that is not finished.
+#[derive(Clone, Debug)]
+struct Open {
+    window: Window,
+    draw: Draw,
+}
+
+impl Open {
+    fn end(self) -> Window {
+        Window { raw: self.draw.end(), ..self.window }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Prober {
@@ -231,7 +245,7 @@ pub struct Prober {
     free: Vec<usize>,
     next_sequence: u64,
     /// The windows that are not finished, the oldest first: at most two and those that patience spans.
-    windows: VecDeque<Window>,
+    windows: VecDeque<Open>,
     /// Of the datagrams of its world, once it has sent one.
     q_key: QKey,
     /// How long it may sleep at most: nobody wakes it for other targets.
@@ -337,19 +351,17 @@ impl Prober {
     }
 
     /// The window of a probe that was posted at `at`.
-    fn window(&mut self, at: Time) -> &mut Window {
+    fn window(&mut self, at: Time) -> &mut Open {
         let length_ns = (self.settings.window.as_ps() / 1_000).max(1);
         let now_ns = self.clock_ns(at);
         let start_ns = now_ns - now_ns % length_ns;
-        let place = match self.windows.iter().position(|window| window.start_ns >= start_ns) {
-            Some(place) if self.windows[place].start_ns == start_ns => place,
+        let place = match self.windows.iter().position(|open| open.window.start_ns >= start_ns) {
+            Some(place) if self.windows[place].window.start_ns == start_ns => place,
             found => {
                 let place = found.unwrap_or(self.windows.len());
-                let (host, pairs) = (self.host, Vec::new());
-                let prober = super::window::Latency::default();
-                let window =
-                    Window { host, start_ns, length_ns, pairs, prober, counted: None, tcp: vec![] };
-                self.windows.insert(place, window);
+                let window = Window::new(self.host, start_ns, length_ns);
+                let draw = Draw::new(self.host, start_ns);
+                self.windows.insert(place, Open { window, draw });
                 place
             }
         };
@@ -358,7 +370,7 @@ impl Prober {
 
     fn pair(&mut self, flight: &Flight) -> &mut Pair {
         let Flight { host, scope, labels, posted, .. } = *flight;
-        let pairs = &mut self.window(posted).pairs;
+        let pairs = &mut self.window(posted).window.pairs;
         let place = match pairs.iter().position(|pair| pair.target == host && pair.scope == scope) {
             Some(place) => place,
             None => {
@@ -369,6 +381,17 @@ impl Prober {
         let pair = &mut pairs[place];
         let labels = pair.labels.len().max(usize::from(flight.label) + 1);
         pair.labels.resize(labels, Default::default());
+        pair
+    }
+
+    /// What became of a probe: counted, and remembered if it is drawn.
+    fn over(&mut self, flight: &Flight, outcome: Outcome, times: Option<Times>) -> &mut Pair {
+        let Flight { host: target, scope, label, posted, .. } = *flight;
+        let posted_ns = self.clock_ns(posted);
+        let probe = Raw { target, scope, label, posted_ns, outcome, times };
+        self.window(posted).draw.put(probe);
+        let pair = self.pair(flight);
+        pair.counts.end(outcome);
         pair
     }
 
@@ -418,7 +441,7 @@ impl Prober {
             if posted {
                 self.flights[slot] = Some(flight);
             } else {
-                self.pair(&flight).counts.send_error += 1;
+                self.over(&flight, Outcome::Refused, None);
             }
         }
         Time::ZERO
@@ -465,19 +488,20 @@ impl Prober {
         let slow = self.settings.slow;
         let is_valid = arrived >= left && around >= delay && around <= ROUND_TRIP_MAX;
         if !is_valid {
-            self.pair(&flight).counts.invalid_rtt += 1;
+            self.over(&flight, Outcome::Clocks, None);
             return;
         }
         let network = minus(around, delay);
-        let whole = seen.since(flight.posted);
-        let pair = self.pair(&flight);
-        pair.counts.answered += 1;
+        let own = minus(seen.since(flight.posted), around);
+        let is_slow = network > slow;
+        let outcome = if is_slow { Outcome::Slow } else { Outcome::Answered };
+        let pair = self.over(&flight, outcome, Some(Times::new(network, delay, own)));
         pair.network.record(network);
         pair.responder.record(delay);
         let of_label = &mut pair.labels[usize::from(flight.label)];
         of_label.sent += 1;
-        of_label.slow += u64::from(network > slow);
-        self.window(flight.posted).prober.record(minus(whole, around));
+        of_label.slow += u64::from(is_slow);
+        self.window(flight.posted).window.prober.record(own);
     }
 
     /// Gives up what has waited for too long. Returns when the next has.
@@ -491,13 +515,16 @@ impl Prober {
                 continue;
             }
             self.flights[slot] = None;
-            let pair = self.pair(&flight);
-            if flight.left.is_none() {
+            let outcome = match (flight.left, flight.arrived) {
                 // Our own NIC has not sent it: the network has had no part in that.
-                pair.counts.send_error += 1;
+                (None, _) => Outcome::NotSent,
+                (Some(_), None) => Outcome::NoAnswer,
+                (Some(_), Some(_)) => Outcome::NoReport,
+            };
+            let pair = self.over(&flight, outcome, None);
+            if outcome == Outcome::NotSent {
                 continue;
             }
-            pair.counts.timeout += 1;
             let of_label = &mut pair.labels[usize::from(flight.label)];
             of_label.sent += 1;
             of_label.lost += 1;
@@ -520,7 +547,7 @@ impl Prober {
                 }
                 let flight = *flight;
                 self.flights[slot_of(sequence)] = None;
-                self.pair(&flight).counts.send_error += 1;
+                self.over(&flight, completion.status.into(), None);
             }
             Id::Answer(place) => {
                 let Some(owed) = self.owed.get(place).copied().flatten() else { return };
@@ -620,14 +647,14 @@ impl Prober {
     fn finish(&mut self, now: Time) {
         let patience_ns = self.settings.patience.as_ps() / 1_000;
         let over_ns = self.clock_ns(now).saturating_sub(patience_ns);
-        while self.windows.front().is_some_and(|window| window.end_ns() <= over_ns) {
-            let Some(window) = self.windows.pop_front() else { return };
+        while self.windows.front().is_some_and(|open| open.window.end_ns() <= over_ns) {
+            let Some(open) = self.windows.pop_front() else { return };
             let mut shared = self.results.lock();
             if shared.windows.len() >= WINDOWS_HELD {
                 shared.windows.pop_front();
                 shared.overrun += 1;
             }
-            shared.windows.push_back(window);
+            shared.windows.push_back(open.end());
         }
     }
 
@@ -637,7 +664,7 @@ impl Prober {
         let ends = |window: &Window| {
             window.end_ns() + patience_ns - self.settings.epoch_ns.min(window.end_ns())
         };
-        self.windows.front().map_or(Time::MAX, |window| Time::from_ns(ends(window) + 1))
+        self.windows.front().map_or(Time::MAX, |open| Time::from_ns(ends(&open.window) + 1))
     }
 
     /// Takes other targets, if it was told some. What they share with those before goes on.
@@ -744,11 +771,11 @@ impl Prober {
     fn end(&mut self) -> Wait {
         for slot in 0..self.flights.len() {
             if let Some(flight) = self.flights[slot].take() {
-                self.pair(&flight).counts.unknown += 1;
+                self.over(&flight, Outcome::Unknown, None);
             }
         }
         let mut shared = self.results.lock();
-        shared.windows.extend(self.windows.drain(..));
+        shared.windows.extend(self.windows.drain(..).map(Open::end));
         Wait::done()
     }
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counted::HostDelta;
 use super::limits::{DIGITS, HISTOGRAM_MAX_NS};
+use super::raw::{Outcome, Raw};
 use super::scope::Scope;
 
 /// What is told apart, in nanoseconds.
@@ -187,6 +188,22 @@ impl Counts {
         self.unknown = self.unknown.saturating_add(other.unknown);
     }
 
+    /// What became of one that was sent.
+    pub const fn end(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Answered | Outcome::Slow => self.answered += 1,
+            Outcome::NoAnswer | Outcome::NoReport => self.timeout += 1,
+            Outcome::Refused | Outcome::Failed(_) | Outcome::NotSent => self.send_error += 1,
+            Outcome::Clocks => self.invalid_rtt += 1,
+            Outcome::Unknown => self.unknown += 1,
+        }
+    }
+
+    /// Those that have failed, whatever the network has had to do with it.
+    pub const fn failed(&self) -> u64 {
+        self.sent.saturating_sub(self.answered)
+    }
+
     /// Those of which it is known whether the network has carried them.
     pub fn known(&self) -> u64 {
         self.answered.saturating_add(self.timeout)
@@ -307,9 +324,18 @@ pub struct Window {
     /// By target: what became of TCP probes that ended meanwhile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tcp: Vec<TcpPair>,
+    /// Some of its probes by themselves, the oldest first: see [`Draw`](super::raw::Draw).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub raw: Vec<Raw>,
 }
 
 impl Window {
+    /// A window in which nothing was seen yet.
+    pub fn new(host: u32, start_ns: u64, length_ns: u64) -> Self {
+        let (pairs, prober, counted, tcp, raw) = Default::default();
+        Self { host, start_ns, length_ns, pairs, prober, counted, tcp, raw }
+    }
+
     /// All outcomes.
     pub fn counts(&self) -> Counts {
         let mut all = Counts::default();

@@ -5,15 +5,19 @@ use core::fmt;
 use rusqlite::ErrorCode;
 
 /// Of the tables.
-pub(super) const FORMAT: i64 = 2;
+pub(super) const FORMAT: i64 = 3;
 
 /// Why the file could not be read or written.
 #[derive(Debug)]
 pub enum StoreError {
     /// SQLite says so.
     Sqlite(rusqlite::Error),
-    /// It is the file of another program, or of a newer version.
-    Foreign(i64),
+    /// Nobody has written anything into it yet.
+    Empty,
+    /// It is the file of another program.
+    Foreign,
+    /// It is ours, of another version.
+    Format(i64),
     /// What stands in it was not written by us.
     Spoilt(&'static str),
 }
@@ -39,11 +43,24 @@ impl fmt::Display for StoreError {
                 ),
                 _ => write!(f, "{error}"),
             },
-            Self::Foreign(format) => write!(
-                f,
-                "its tables are of format {format}, and not {FORMAT}\nhint: use the version of Ferroce that has \
-                 written it, or another file"
+            Self::Empty => f.write_str(
+                "it is empty\nhint: a collector makes it, and has not begun to: ferroce pingmesh collect --db FILE",
             ),
+            Self::Foreign => f.write_str(
+                "it is the database of another program\nhint: name the file of a collector; for a new one, a file that \
+                 is not there yet",
+            ),
+            Self::Format(format) => {
+                let [age, by] = match *format < FORMAT {
+                    true => ["an older", "the Ferroce that has written it reads it, too"],
+                    false => ["a newer", "a newer Ferroce reads it"],
+                };
+                write!(
+                    f,
+                    "{age} Ferroce has written it (format {format}; this one has {FORMAT})\nhint: {by}; a collector of \
+                     this one begins another file"
+                )
+            }
             Self::Spoilt(what) => write!(f, "its {what} cannot be read"),
         }
     }

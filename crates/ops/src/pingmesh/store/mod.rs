@@ -7,17 +7,19 @@
 //!   sum        scope, start_ns, from_unit, to_unit, ...  the same added up; histograms in HdrHistogram's format V2
 //!   tcp        scope, start_ns, from_unit, to_unit, ...  TCP probes likewise, by themselves
 //!   ports      start_ns, body                            what ports of switches have counted in a window, as JSON
+//!   probe      kind, number, host, target, outcome, ...  single probes: a ring
 //!   incident   culprit, cause, since_ns, until_ns, ...   what was sick, and when
 //! ```
 //!
 //! **Invariants:** a window is in `sum` exactly once, however often it is said: both are written in one transaction, and
 //! `window` knows it for as long as an agent may say it again. What [`Store::keep`] has returned from is on the disk (a
-//! write-ahead log, synchronous FULL). The file is bounded in windows and in sums.
+//! write-ahead log, synchronous FULL). The file is bounded in windows, in sums and in single probes.
 
 mod error;
+mod ring;
 mod sums;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -25,12 +27,15 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::configured::Configuration;
 use super::counted::OfPort;
 use super::exchange::Address;
-use super::limits::{BEHIND_NS, SUMS_KEPT, WINDOWS_KEPT};
+use super::limits::{BEHIND_NS, RAW_KEPT, SUMS_KEPT, WINDOWS_KEPT};
+use super::raw::Sent;
 use super::scope::Scope;
 use super::summary::{Sum, Summary, TcpSum};
 use super::window::Window;
 pub use error::StoreError;
 use error::{FORMAT, Result};
+use ring::Ring;
+pub use ring::Told;
 use sums::{Kept, Key, add};
 
 const TABLES: &str = "
@@ -101,10 +106,34 @@ impl Coverage {
 /// The units of a pair: those of the prober and of the target.
 pub type Units<'a> = &'a dyn Fn(Scope, u32) -> String;
 
+/// Whose file it is.
+enum State {
+    /// Nobody's yet.
+    Empty,
+    Ours,
+    /// Of another version of ours.
+    Other(i64),
+    Foreign,
+}
+
+fn state(db: &Connection) -> Result<State> {
+    let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let tables = "SELECT count(*), coalesce(sum(name = 'incident'), 0) FROM sqlite_master";
+    let (tables, ours): (i64, i64) =
+        db.query_row(tables, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(match (version, tables, ours) {
+        (0, 0, _) => State::Empty,
+        (FORMAT, _, 1) => State::Ours,
+        (other, _, 1) => State::Other(other),
+        _ => State::Foreign,
+    })
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Store {
     db: Connection,
+    ring: Ring,
 }
 
 impl Store {
@@ -122,29 +151,43 @@ impl Store {
     /// It is not there, or not ours.
     pub fn read(path: &Path) -> Result<Self> {
         let db = Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        match db.pragma_query_value(None, "user_version", |row| row.get(0))? {
-            FORMAT => Ok(Self { db }),
-            other => Err(StoreError::Foreign(other)),
+        match state(&db)? {
+            State::Ours => Self::with_ring(db, RAW_KEPT),
+            State::Empty => Err(StoreError::Empty),
+            State::Foreign => Err(StoreError::Foreign),
+            State::Other(format) => Err(StoreError::Format(format)),
         }
     }
 
+    /// Keeps so many single probes at most.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn keeping(self, single_probes: u64) -> Result<Self> {
+        Self::with_ring(self.db, single_probes)
+    }
+
+    fn with_ring(db: Connection, rows: u64) -> Result<Self> {
+        let ring = Ring::of(&db, rows)?;
+        Ok(Self { db, ring })
+    }
+
     fn of(mut db: Connection) -> Result<Self> {
+        match state(&db)? {
+            State::Ours | State::Empty => {}
+            State::Foreign => return Err(StoreError::Foreign),
+            State::Other(format) => return Err(StoreError::Format(format)),
+        }
         db.pragma_update(None, "journal_mode", "WAL")?;
         db.pragma_update(None, "synchronous", "FULL")?;
-        let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        let tables: i64 =
-            db.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
-        match (version, tables) {
-            (FORMAT, _) => {}
-            (0, 0) => {
-                let made = db.transaction()?;
-                made.execute_batch(TABLES)?;
-                made.pragma_update(None, "user_version", FORMAT)?;
-                made.commit()?;
-            }
-            (other, _) => return Err(StoreError::Foreign(other)),
+        let made = db.transaction()?;
+        if matches!(state(&made)?, State::Empty) {
+            made.execute_batch(TABLES)?;
+            made.execute_batch(ring::TABLE)?;
+            made.pragma_update(None, "user_version", FORMAT)?;
         }
-        Ok(Self { db })
+        made.commit()?;
+        Self::with_ring(db, RAW_KEPT)
     }
 
     /// What stands under a key of `about`.
@@ -152,9 +195,7 @@ impl Store {
     /// # Errors
     /// The file cannot be read.
     pub fn about(&self, key: &str) -> Result<Option<String>> {
-        let found =
-            self.db.query_row("SELECT value FROM about WHERE key = ?1", [key], |row| row.get(0));
-        Ok(found.optional()?)
+        about(&self.db, key)
     }
 
     /// Writes it there.
@@ -162,8 +203,7 @@ impl Store {
     /// # Errors
     /// The file cannot be written.
     pub fn set_about(&mut self, key: &str, value: &str) -> Result<()> {
-        self.db.execute("INSERT OR REPLACE INTO about VALUES (?1, ?2)", [key, value])?;
-        Ok(())
+        put_about(&self.db, key, value)
     }
 
     /// Hosts are there: their places, names, where they are, and when they have said so.
@@ -201,16 +241,19 @@ impl Store {
         .collect()
     }
 
-    /// Keeps windows that were admitted: all of them or, if it fails, none. Returns which were new.
+    /// Keeps windows that were admitted: all of them or, if it fails, none. Returns which were new. Their single probes
+    /// go to the ring, and out of the windows.
     ///
     /// # Errors
     /// The file cannot be written; a full disk is one that may go away.
-    pub fn keep(&mut self, windows: &[Window], unit: Units<'_>) -> Result<Vec<bool>> {
+    pub fn keep(&mut self, windows: &mut [Window], unit: Units<'_>) -> Result<Vec<bool>> {
         let write = self.db.transaction()?;
         let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
         let mut tcp: BTreeMap<Key, TcpSum> = BTreeMap::new();
         let mut new = Vec::with_capacity(windows.len());
+        let (mut ring, mut told) = (self.ring, told(&write)?);
         for window in windows {
+            let single = core::mem::take(&mut window.raw);
             let body = serde_json::to_vec(window).map_err(|_| StoreError::Spoilt("windows"))?;
             let row = params![window.host, window.start_ns as i64, body];
             let put = "INSERT OR IGNORE INTO window (host, start_ns, body) VALUES (?1, ?2, ?3)";
@@ -219,6 +262,8 @@ impl Store {
             if !is_new {
                 continue;
             }
+            told.add(&window.counts(), &single);
+            ring.put(&write, window.host, &single)?;
             for pair in &window.pairs {
                 let (from, to) = (unit(pair.scope, window.host), unit(pair.scope, pair.target));
                 sums.entry((pair.scope, window.start_ns, from, to)).or_default().add(pair);
@@ -234,8 +279,49 @@ impl Store {
         for (key, sum) in sums {
             add(&write, &key, sum)?;
         }
+        ring.trim(&write)?;
+        let text = serde_json::to_string(&told).map_err(|_| StoreError::Spoilt(TOLD))?;
+        put_about(&write, TOLD, &text)?;
         write.commit()?;
+        self.ring = ring;
         Ok(new)
+    }
+
+    /// Single probes that the file has now, and those of them that have failed or were slow.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn single_probes(&self) -> Result<[u64; 2]> {
+        Ok(ring::count(&self.db)?)
+    }
+
+    /// Probes that windows have told of since the file began.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn told(&self) -> Result<Told> {
+        told(&self.db)
+    }
+
+    /// Does something with each single probe that was posted at a time or later, the oldest first.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn each_probe(&self, since_ns: u64, act: impl FnMut(Sent)) -> Result<()> {
+        Ok(ring::each(&self.db, since_ns, act)?)
+    }
+
+    /// The last that failed or were slow, from or to one of some hosts, or any: the newest first, and no more than `most`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn last_probes(
+        &self,
+        hosts: Option<&BTreeSet<u32>>,
+        since_ns: u64,
+        most: usize,
+    ) -> Result<Vec<Sent>> {
+        Ok(ring::last(&self.db, hosts, since_ns, most)?)
     }
 
     /// Forgets what is beyond the file's bounds.
@@ -459,6 +545,24 @@ impl Store {
     }
 }
 
+/// The key of `about` that has [`Told`].
+const TOLD: &str = "probes";
+
+fn about(db: &Connection, key: &str) -> Result<Option<String>> {
+    let found = db.query_row("SELECT value FROM about WHERE key = ?1", [key], |row| row.get(0));
+    Ok(found.optional()?)
+}
+
+fn put_about(db: &Connection, key: &str, value: &str) -> Result<()> {
+    db.execute("INSERT OR REPLACE INTO about VALUES (?1, ?2)", [key, value])?;
+    Ok(())
+}
+
+fn told(db: &Connection) -> Result<Told> {
+    let Some(text) = about(db, TOLD)? else { return Ok(Told::default()) };
+    serde_json::from_str(&text).map_err(|_| StoreError::Spoilt(TOLD))
+}
+
 fn scope_named(name: &str) -> Result<Scope> {
     let known = Scope::ALL.into_iter().find(|scope| scope.name() == name);
     known.ok_or(StoreError::Spoilt("scopes"))
@@ -468,23 +572,15 @@ fn scope_named(name: &str) -> Result<Scope> {
 mod tests {
     use rdma::Span;
 
-    use super::super::window::{Counts, Latency, Pair};
+    use super::super::raw::{Outcome, Raw, Times};
+    use super::super::window::{Counts, Pair};
     use super::*;
 
     fn window(host: u32, start_ns: u64) -> Window {
         let mut pair = Pair::new(1 - host, Scope::Tor, 1);
         pair.counts = Counts { sent: 10, answered: 10, ..Counts::default() };
         (1..=10).for_each(|us| pair.network.record(Span::from_us(us)));
-        let prober = Latency::default();
-        Window {
-            host,
-            start_ns,
-            length_ns: 10,
-            pairs: vec![pair],
-            prober,
-            counted: None,
-            tcp: vec![],
-        }
+        Window { pairs: vec![pair], ..Window::new(host, start_ns, 10) }
     }
 
     fn unit(_: Scope, host: u32) -> String {
@@ -496,12 +592,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mesh.db");
         let mut store = Store::open(&path).unwrap();
-        assert_eq!(store.keep(&[window(0, 0), window(1, 0)], &unit).unwrap(), [true; 2]);
+        assert_eq!(store.keep(&mut [window(0, 0), window(1, 0)], &unit).unwrap(), [true; 2]);
         // As after a kill: nobody has closed it.
         core::mem::forget(store);
         let mut store = Store::open(&path).unwrap();
-        let again = [window(0, 0), window(0, 10), window(0, 10)];
-        assert_eq!(store.keep(&again, &unit).unwrap(), [false, true, false]);
+        let mut again = [window(0, 0), window(0, 10), window(0, 10)];
+        assert_eq!(store.keep(&mut again, &unit).unwrap(), [false, true, false]);
         let summary = store.summary(0, 10).unwrap();
         let sum = summary.scope(Scope::Tor);
         assert_eq!((sum.counts.sent, sum.network.count()), (30, 30));
@@ -509,7 +605,7 @@ mod tests {
         let windows = store.windows(0).unwrap();
         assert_eq!(windows, [window(0, 0), window(1, 0), window(0, 10)]);
         assert_eq!(store.windows(1).unwrap().len(), 1);
-        store.keep(&[window(1, 40)], &unit).unwrap();
+        store.keep(&mut [window(1, 40)], &unit).unwrap();
         let missing = |host| store.coverage(0).unwrap()[&host].missing(10);
         assert_eq!([missing(0), missing(1)], [0, 3]);
         let summary = store.summary(0, 10).unwrap();
@@ -548,8 +644,70 @@ mod tests {
         assert!(why.contains("no SQLite database\nhint: "), "{why}");
         let other = folder.path().join("other.db");
         Connection::open(&other).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
-        assert!(matches!(Store::open(&other), Err(StoreError::Foreign(0))));
+        assert!(matches!(Store::open(&other), Err(StoreError::Foreign)));
         assert!(Store::read(&folder.path().join("absent")).is_err());
+        // One that SQLite has made, or `touch`, and nobody has written to.
+        let empty = folder.path().join("empty.db");
+        std::fs::write(&empty, "").unwrap();
+        let why = Store::read(&empty).unwrap_err().to_string();
+        assert!(why.starts_with("it is empty\nhint: "), "{why}");
+        drop(Store::open(&empty).unwrap());
+        assert!(Store::read(&empty).is_ok());
+        for (format, age) in [(FORMAT - 1, "an older"), (FORMAT + 1, "a newer")] {
+            let db = Connection::open(&empty).unwrap();
+            db.pragma_update(None, "user_version", format).unwrap();
+            for opened in [Store::open(&empty), Store::read(&empty)] {
+                let why = opened.unwrap_err().to_string();
+                assert!(why.starts_with(&format!("{age} Ferroce has written it")), "{why}");
+            }
+        }
+    }
+
+    fn probe(posted_ns: u64, outcome: Outcome) -> Raw {
+        let times = outcome.is_answer().then_some(Times::from((7_000, 2_000, 1_000)));
+        Raw { target: 1, scope: Scope::Tor, label: 3, posted_ns, outcome, times }
+    }
+
+    #[test]
+    fn single_probes_are_a_ring_that_goes_on_after_a_kill_and_floods_do_not_take_what_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mesh.db");
+        let with = |start_ns: u64, raw: Vec<Raw>| Window { raw, ..window(0, start_ns) };
+        let mut store = Store::open(&path).unwrap().keeping(8).unwrap();
+        let lost = vec![probe(1, Outcome::NoAnswer), probe(2, Outcome::Failed(12))];
+        let mut windows = [with(0, lost), with(10, vec![probe(11, Outcome::Answered)])];
+        store.keep(&mut windows, &unit).unwrap();
+        assert!(windows.iter().all(|window| window.raw.is_empty()));
+        core::mem::forget(store);
+        let mut store = Store::open(&path).unwrap().keeping(8).unwrap();
+        // Said again it is not there twice.
+        store.keep(&mut [with(0, vec![probe(1, Outcome::NoAnswer)])], &unit).unwrap();
+        assert_eq!(store.single_probes().unwrap(), [3, 2]);
+        for start in 2..12 {
+            let raw = (0..3).map(|at| probe(10 * start + at, Outcome::Answered)).collect();
+            store.keep(&mut [with(10 * start, raw)], &unit).unwrap();
+        }
+        let mut all = Vec::new();
+        store.each_probe(0, |(_, probe)| all.push((probe.posted_ns, probe.outcome))).unwrap();
+        let answered = [102, 110, 111, 112].map(|at| (at, Outcome::Answered));
+        let failed = [(1, Outcome::NoAnswer), (2, Outcome::Failed(12))];
+        assert_eq!(all, [&failed[..], &answered].concat());
+        let last = |hosts: &[u32]| {
+            let hosts = hosts.iter().copied().collect();
+            store.last_probes(Some(&hosts), 0, 1).unwrap()
+        };
+        assert_eq!(last(&[0]), [(0, probe(2, Outcome::Failed(12)))]);
+        assert_eq!(last(&[1]), last(&[0]));
+        assert_eq!(last(&[2]), []);
+        assert_eq!(store.last_probes(None, 2, 9).unwrap().len(), 1);
+        // Twelve windows of ten probes, none of which their counts call failed.
+        let told = store.told().unwrap();
+        assert_eq!((told.probes, told.single, told.left_out()), (120, 33, [87, 0]));
+        // They are not kept in windows, too; and a bound of nothing keeps nothing.
+        assert!(store.windows(0).unwrap().iter().all(|window| window.raw.is_empty()));
+        let mut store = store.keeping(0).unwrap();
+        store.keep(&mut [with(500, vec![probe(501, Outcome::Slow)])], &unit).unwrap();
+        assert_eq!(store.single_probes().unwrap(), [0, 0]);
     }
 
     #[test]
@@ -557,21 +715,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mesh.db");
         let mut store = Store::open(&path).unwrap();
-        store.keep(&[window(0, 0)], &unit).unwrap();
+        store.keep(&mut [window(0, 0)], &unit).unwrap();
         let pages: i64 = store.db.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         store.db.pragma_update(None, "max_page_count", pages).unwrap();
-        let many: Vec<Window> = (1..500).map(|start| window(0, 10 * start)).collect();
-        let error = store.keep(&many, &unit).unwrap_err();
+        let mut many: Vec<Window> = (1..500).map(|start| window(0, 10 * start)).collect();
+        let error = store.keep(&mut many, &unit).unwrap_err();
         assert!(error.to_string().contains("disk is full\nhint: "), "{error}");
         store.db.pragma_update(None, "max_page_count", 1_000_000).unwrap();
         assert_eq!(store.windows(0).unwrap().len(), 1);
-        assert_eq!(store.keep(&many, &unit).unwrap(), vec![true; many.len()]);
+        assert_eq!(store.keep(&mut many, &unit).unwrap(), [true; 499]);
     }
 
     #[test]
     fn old_windows_are_known_but_not_kept() {
         let mut store = Store::of(Connection::open_in_memory().unwrap()).unwrap();
-        store.keep(&[window(0, 0), window(0, 10)], &unit).unwrap();
+        store.keep(&mut [window(0, 0), window(0, 10)], &unit).unwrap();
         store.prune(0).unwrap();
         assert_eq!(store.windows(0).unwrap().len(), 2);
         store.prune(3 * BEHIND_NS).unwrap();

@@ -25,6 +25,7 @@ mod vote;
 
 use core::fmt;
 use core::time::Duration;
+use std::collections::BTreeSet;
 use std::time::UNIX_EPOCH;
 
 use fabric::topology::{End, Topology};
@@ -63,6 +64,28 @@ impl Culprit {
     /// A link, whichever end is named first.
     pub fn link(a: Node, b: Node) -> Self {
         Self::Link(a.min(b), a.max(b))
+    }
+
+    /// The hosts whose probes tell of it: its own, or those of its rack; `None` of one between switches, by which probes
+    /// of any host may go.
+    pub fn hosts(self, map: &Map) -> Option<BTreeSet<u32>> {
+        let below = |switch: u32| {
+            let of_rack = (0..).zip(&map.racks).filter(move |(_, rack)| **rack == Some(switch));
+            of_rack.map(|(host, _)| host).collect::<BTreeSet<u32>>()
+        };
+        match self {
+            Self::Host(host) | Self::Nic(host) => Some([host].into()),
+            Self::Link(Node::Host(host), _) | Self::Link(_, Node::Host(host)) => {
+                Some([host].into())
+            }
+            Self::Tor(switch) => Some(below(switch)),
+            Self::Link(Node::Switch(a), Node::Switch(b)) => {
+                // Of a rack's uplink: that rack.
+                let both = [a, b].map(below);
+                both.into_iter().find(|hosts| !hosts.is_empty())
+            }
+            Self::Nothing | Self::Plane(_) => None,
+        }
     }
 
     /// Of which kind it is.
@@ -203,6 +226,16 @@ pub fn of_model(ns: u64) -> String {
 /// A time since 1970, as in `2026-11-25 04:16 UTC`.
 pub fn of_wall(ns: u64) -> String {
     crate::times::text(UNIX_EPOCH + Duration::from_nanos(ns)).unwrap_or_default()
+}
+
+/// The same to the millisecond.
+pub fn moment_of_wall(ns: u64) -> String {
+    crate::times::to_the_ms(UNIX_EPOCH + Duration::from_nanos(ns)).unwrap_or_default()
+}
+
+/// A moment of a model, as in `40.123 ms`.
+pub fn moment_of_model(ns: u64) -> String {
+    format!("{:.3} ms", ns as f64 / 1e6)
 }
 
 struct Text<'a> {
