@@ -120,6 +120,11 @@ impl Network {
         Some(self.switch(switch)?.1.shared_bytes())
     }
 
+    /// The least that was ever free of the memory that the groups of `switch` share.
+    pub fn least_free_bytes(&self, switch: u32) -> u64 {
+        self.switch(switch).map_or(0, |(_, switch)| switch.least_free_bytes().into())
+    }
+
     /// The pauses that a host has sent and received.
     pub fn host_pauses(&self, host: u32) -> Option<PauseCounters> {
         let port = *self.common.host_ports.get(host as usize)?;

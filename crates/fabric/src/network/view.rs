@@ -204,9 +204,4 @@ impl Network {
     pub(crate) fn all_host_stats(&self) -> impl Iterator<Item = transport::Stats> {
         (0..self.topology.hosts.len() as u32).flat_map(|host| self.host_stats(host))
     }
-
-    /// The least that was ever free of the memory that the groups of `switch` share.
-    pub(crate) fn least_free_bytes(&self, switch: u32) -> u64 {
-        self.switch(switch).map_or(0, |(_, switch)| switch.least_free_bytes().into())
-    }
 }

@@ -5,7 +5,7 @@ use fabric::topology::End;
 use fabric::{Network, NetworkConfig};
 
 use super::port::{PRIORITIES, PortName, Role};
-use super::sample::{PortSample, Sample};
+use super::sample::{PoolSample, PortSample, Sample};
 
 /// Whether switches of `config` mark at all: of those that do not, marks are not counted.
 pub fn ecn_configured(config: &NetworkConfig) -> bool {
@@ -35,10 +35,15 @@ pub fn sample(network: &Network, marks: bool) -> Sample {
                 queue.waiting_bytes = network.queue_bytes(switch, neighbour, index).map(u64::from);
                 queue.dropped = Some(counters.queue_dropped[index] + counters.group_dropped[index]);
                 queue.marked = marks.then_some(counters.queue_marked[index]);
+                queue.group_peak_bytes = Some(counters.group_peak_bytes[index]);
             }
             port.storm_events = Some(counters.watchdog.detected);
             sample.ports.insert(name, port);
         }
+        let size = network.shared_bytes(switch).map(u64::from);
+        let peak = size.map(|size| size.saturating_sub(network.least_free_bytes(switch)));
+        let pool = PoolSample { size_bytes: size, peak_bytes: peak };
+        sample.pools.insert(topology.name(End::Switch(switch)).to_owned(), pool);
     }
     for host in 0..topology.hosts.len() as u32 {
         let mut port = PortSample::default();

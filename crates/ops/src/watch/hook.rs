@@ -23,6 +23,9 @@ pub fn remedy(kind: Kind) -> &'static str {
         Kind::EcnNeverMarks => {
             "set the ECN threshold of the queue below the length at which PFC pauses"
         }
+        Kind::EarlyPauses => {
+            "compare its buffer profiles (dynamic_th, alpha) with those of its like: ferroce doctor does"
+        }
     }
 }
 

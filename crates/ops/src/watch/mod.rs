@@ -38,4 +38,4 @@ pub use port::{PRIORITIES, PortName, Role};
 pub use rates::{Row, rates};
 pub use raw::{Origin, Raw, RawPort};
 pub use read::{ReadError, dcb, ethtool, rdma, recorded, simulated, soft, sonic, sysfs};
-pub use sample::{PortSample, QueueSample, Sample};
+pub use sample::{PoolSample, PortSample, QueueSample, Sample};

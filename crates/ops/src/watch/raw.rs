@@ -143,7 +143,7 @@ impl Raw {
     /// What detectors understand of it.
     pub fn sample(&self) -> Sample {
         let ports = self.ports.iter().map(|(name, port)| (name.clone(), sampled(port)));
-        Sample { ports: ports.collect() }
+        Sample { ports: ports.collect(), ..Sample::default() }
     }
 }
 
@@ -304,6 +304,10 @@ fn switch(port: &mut PortSample, name: &str, value: u64) {
             "SAI_QUEUE_STAT_DROPPED_PACKETS"
             | "SAI_INGRESS_PRIORITY_GROUP_STAT_DROPPED_PACKETS" => &mut queue.dropped,
             "SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS" => &mut queue.marked,
+            "SAI_INGRESS_PRIORITY_GROUP_STAT_SHARED_WATERMARK_BYTES" => {
+                queue.group_peak_bytes = queue.group_peak_bytes.max(Some(value));
+                return;
+            }
             "SAI_QUEUE_STAT_CURR_OCCUPANCY_BYTES" => {
                 queue.waiting_bytes = Some(value);
                 return;

@@ -31,6 +31,8 @@ pub struct QueueSample {
     pub dropped: Option<u64>,
     /// Packets marked with ECN.
     pub marked: Option<u64>,
+    /// The most that the priority group of that number has held of the buffer, headroom apart.
+    pub group_peak_bytes: Option<u64>,
 }
 
 /// A port.
@@ -86,9 +88,20 @@ impl PortSample {
     }
 }
 
+/// The memory that the priority groups of a switch share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolSample {
+    /// How much there is.
+    pub size_bytes: Option<u64>,
+    /// The most that was used.
+    pub peak_bytes: Option<u64>,
+}
+
 /// All ports at one time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Sample {
     /// The ports.
     pub ports: BTreeMap<PortName, PortSample>,
+    /// By switch.
+    pub pools: BTreeMap<String, PoolSample>,
 }

@@ -5,7 +5,8 @@
 //!               ├─ slow receiver    a NIC that pauses often, and receives all the same
 //!               ├─ loss             packets dropped in a class that is lossless
 //!               └─ stuck ─► circle  deadlock, of ports that lead to switches
-//!   each switch ── never marks      it sends pauses, nobody pauses it, and it marks nothing
+//!   each switch ─┬─ never marks     it sends pauses, nobody pauses it, and it marks nothing
+//!                └─ early pauses    its groups pause when they hold less than those of its like do without (alpha.rs)
 //! ```
 //!
 //! Where it is known what ports lead to, a finding names who is at fault, and all that see the same make one finding.
@@ -17,8 +18,10 @@
 //! | slow receiver | [`Settings::slow_pauses_per_second`] or more sent in each look for [`Settings::slow_hold`], and data came | guo16, 4.4: "thousands" a second; ours |
 //! | deadlock | a circle of stuck queues for [`Settings::deadlock_hold`] | ours |
 //! | ECN never marks | pauses without a mark for [`Settings::ecn_hold`] in all | ours |
+//! | early pauses | for [`Settings::early_hold`], by watermarks of [`Settings::early_memory`] | guo16, 6.2: a quarter; half is ours |
 //! | loss | one packet in a lossless class | guo16, 2: there is to be none |
 
+mod alpha;
 mod deadlock;
 mod storm;
 
@@ -30,6 +33,7 @@ use super::port::{PRIORITIES, PortName, Role};
 use super::sample::{PortSample, QueueSample, Sample};
 use crate::limits::WATCHED_PORTS_MAX;
 
+use alpha::{Sooner, Thresholds};
 pub use storm::{Storm, StormRule, StormSample, StormStep};
 
 /// What can be found.
@@ -45,6 +49,8 @@ pub enum Kind {
     SlowReceiver,
     /// A switch pauses, but marks nothing.
     EcnNeverMarks,
+    /// A switch pauses sooner than its like: a wrong alpha.
+    EarlyPauses,
 }
 
 impl Kind {
@@ -56,6 +62,7 @@ impl Kind {
             Self::LosslessLoss => "lossless-loss",
             Self::SlowReceiver => "slow-receiver",
             Self::EcnNeverMarks => "ecn-never-marks",
+            Self::EarlyPauses => "early-pauses",
         }
     }
 }
@@ -134,6 +141,10 @@ pub struct Settings {
     pub deadlock_hold: Duration,
     /// For how long, in all, a switch pauses without a mark.
     pub ecn_hold: Duration,
+    /// For how long a switch pauses sooner than its like.
+    pub early_hold: Duration,
+    /// How far back watermarks are looked at for that, at least; at most twice as far.
+    pub early_memory: Duration,
     /// Priorities that are lossless; `None` for those of which a device has seen pauses.
     pub lossless: Option<u8>,
 }
@@ -150,6 +161,8 @@ impl Default for Settings {
             slow_hold: ms(5_000),
             deadlock_hold: ms(2_000),
             ecn_hold: ms(10_000),
+            early_hold: ms(5_000),
+            early_memory: ms(600_000),
             lossless: None,
         }
     }
@@ -166,6 +179,8 @@ impl Settings {
             &mut self.slow_hold,
             &mut self.deadlock_hold,
             &mut self.ecn_hold,
+            &mut self.early_hold,
+            &mut self.early_memory,
         ] {
             *time = time.mul_f64(factor.clamp(1e-9, 1e9));
         }
@@ -226,6 +241,8 @@ pub struct Watch {
     /// Devices and priorities of which pauses were seen.
     paused: BTreeMap<String, u8>,
     ecn: BTreeMap<(String, u8), EcnState>,
+    thresholds: Thresholds,
+    early: BTreeMap<(String, usize), Held>,
     open: BTreeMap<Key, Open>,
 }
 
@@ -235,8 +252,8 @@ type Seen = Vec<(Kind, String, usize, PortName, Duration, String)>;
 impl Watch {
     /// Nothing was seen yet.
     pub fn new(settings: Settings) -> Self {
-        let (at, ports, paused, ecn, open) = Default::default();
-        Self { settings, at, ports, paused, ecn, open }
+        let (at, ports, paused, ecn, thresholds, early, open) = Default::default();
+        Self { settings, at, ports, paused, ecn, thresholds, early, open }
     }
 
     /// What is wrong at present, the worst first.
@@ -295,6 +312,7 @@ impl Watch {
             }
         }
         self.marks(sample, before, gap, &mut seen);
+        self.early(sample, before, at, &mut seen);
         for (name, now) in &sample.ports {
             if let Some(state) = self.ports.get_mut(name) {
                 state.last = now.clone();
@@ -306,6 +324,7 @@ impl Watch {
 
     fn begin_anew(&mut self, sample: &Sample) {
         self.ports.clear();
+        self.thresholds = Thresholds::default();
         for (name, now) in &sample.ports {
             self.learn(name, now);
             self.enter(name, now);
@@ -380,6 +399,32 @@ impl Watch {
                     evidence,
                 ));
             }
+        }
+    }
+
+    /// Switches that pause sooner than their like.
+    fn early(&mut self, sample: &Sample, before: Duration, at: Duration, seen: &mut Seen) {
+        let ports = &self.ports;
+        let sent = |name: &PortName, priority: usize| {
+            let both = sample.ports.get(name).zip(ports.get(name));
+            both.map_or(0, |(now, state)| {
+                let of = |port: &PortSample| port.queues[priority].pauses_sent;
+                rise(of(now), of(&state.last))
+            })
+        };
+        self.thresholds.look(sample, at, self.settings.early_memory, sent);
+        let sooner = self.thresholds.sooner(sample);
+        self.early.retain(|(device, priority), _| {
+            sooner.iter().any(|of| of.device == *device && of.priority == *priority)
+        });
+        for Sooner { device, priority, evidence } in sooner {
+            let held = self.early.entry((device.clone(), priority)).or_default();
+            let since = held.look(true, before);
+            let Some(since) = since.filter(|&since| at - since >= self.settings.early_hold) else {
+                continue;
+            };
+            let port = PortName::new(&device, "");
+            seen.push((Kind::EarlyPauses, device, priority, port, since, evidence));
         }
     }
 

@@ -29,7 +29,7 @@ fn nic((pauses, pausing_us, bytes): (u64, Option<u64>, Option<u64>)) -> Sample {
         received_bytes: bytes,
         ..QueueSample::default()
     };
-    Sample { ports: [(PortName::new("mlx5_0", "1"), port)].into() }
+    Sample { ports: [(PortName::new("mlx5_0", "1"), port)].into(), ..Sample::default() }
 }
 
 #[test]
@@ -201,6 +201,31 @@ fn ecn_above_the_point_of_pauses_never_marks_and_below_it_does() {
     });
     assert_eq!(found, [(Kind::EcnNeverMarks, "leaf0".to_owned())]);
     assert_eq!(findings("controls/incast-dcqcn.toml", &settings, |_| {}), []);
+}
+
+#[test]
+fn a_tor_that_pauses_sooner_than_its_like_is_found_and_nothing_else() {
+    for seed in 1..=3 {
+        let found = findings("alpha.toml", &fast(), |network| network.seed = seed);
+        assert_eq!(found, [(Kind::EarlyPauses, "leaf2".to_owned())], "seed {seed}");
+    }
+}
+
+#[test]
+fn where_all_have_one_alpha_or_one_alone_has_load_nobody_pauses_sooner() {
+    type Change = fn(&mut NetworkConfig);
+    let rows: [(&str, Change); 3] = [
+        ("all at 1/16", |network| network.switches.clear()),
+        ("all at 1/64", |network| {
+            network.switch = network.switches.values().next().unwrap().clone();
+            network.switches.clear();
+        }),
+        // It pauses, and its like do not: but they have never held as much.
+        ("only below it servers ask", |network| network.flows.retain(|flow| flow.source == 16)),
+    ];
+    for (what, with) in rows {
+        assert_eq!(findings("alpha.toml", &fast(), with), [], "{what}");
+    }
 }
 
 // ---- a day

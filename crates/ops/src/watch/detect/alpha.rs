@@ -1,0 +1,313 @@
+//! Switches that pause sooner than their like: a wrong alpha, as in guo16, 6.2 (1/64 in place of 1/16).
+//!
+//! A group pauses when it holds `alpha x (pool - used)` (guo16, 6.2), and gets no more. So watermarks bound alpha, on
+//! both sides, whatever the load was:
+//!
+//! ```text
+//!   of a switch that paused:  alpha <= most that a group which paused has held / (pool - most that was used of it)
+//!   of any switch:            alpha >= most that a group has held / pool
+//! ```
+//!
+//! A switch is found whose upper bound is below half of the lower bound of its like: of more switches of its tier than
+//! are as low as itself. Half is ours; alphas are powers of two, and the incident's is a quarter.
+//!
+//! What cannot be told: a switch that pauses, none of whose like has ever held more than it. Its load may be what is
+//! different, and counts of pauses alone never say which. Then nothing is said; the configuration does
+//! ([`doctor`](crate::doctor)).
+//!
+//! Sizes of pools are no counters. Where nobody says them, all switches of a tier are taken to have one size, and that
+//! is at least the most that was ever used in any of them; smaller finds less.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use crate::watch::port::{PRIORITIES, PortName, Role};
+use crate::watch::sample::Sample;
+
+/// A switch is found if its alpha is less than this part of that of its like.
+const PART: f64 = 0.5;
+/// Fewer pauses than this are not looked at: as in pingmesh's verdict.
+const PAUSES_MIN: u64 = 16;
+/// A group's watermark has its reserve, and passes its threshold by a packet: it says so much too much at most.
+const SLACK_BYTES: u64 = 16_384;
+
+/// What the groups of one number have shown, of all ports of a switch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    /// Pauses that they have sent.
+    pauses: u64,
+    /// The most that one of those which paused has held.
+    paused_peak: u64,
+    /// The most that any has held.
+    peak: u64,
+}
+
+/// What a switch has shown.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shown {
+    groups: [Group; PRIORITIES],
+    /// The most that was used of its pool.
+    used: u64,
+    /// Whether its pool says so itself.
+    is_of_pool: bool,
+    size: Option<u64>,
+}
+
+impl Shown {
+    fn add(&mut self, other: &Self) {
+        for (group, other) in self.groups.iter_mut().zip(&other.groups) {
+            group.pauses = group.pauses.saturating_add(other.pauses);
+            group.paused_peak = group.paused_peak.max(other.paused_peak);
+            group.peak = group.peak.max(other.peak);
+        }
+        self.used = self.used.max(other.used);
+        self.is_of_pool |= other.is_of_pool;
+        self.size = self.size.or(other.size);
+    }
+
+    /// No alpha of a group can be more, if it has paused.
+    fn most(&self, group: usize, pool: u64) -> Option<f64> {
+        let of = &self.groups[group];
+        let free = pool.checked_sub(self.used).filter(|free| *free > 0)?;
+        (of.pauses >= PAUSES_MIN && of.paused_peak > 0).then(|| of.paused_peak as f64 / free as f64)
+    }
+
+    /// No alpha of a group can be less.
+    fn least(&self, group: usize, pool: u64) -> f64 {
+        self.groups[group].peak.saturating_sub(SLACK_BYTES) as f64 / pool.max(1) as f64
+    }
+}
+
+/// A switch that pauses sooner than its like.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Sooner {
+    pub(super) device: String,
+    pub(super) priority: usize,
+    pub(super) evidence: String,
+}
+
+/// What all switches have shown lately: in the present stretch of time, and in the one before.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Thresholds {
+    begun: Option<Duration>,
+    now: BTreeMap<String, Shown>,
+    before: BTreeMap<String, Shown>,
+}
+
+impl Thresholds {
+    /// One more look; `rise` says how many pauses a port has sent of a priority since the last.
+    pub(super) fn look(
+        &mut self,
+        sample: &Sample,
+        at: Duration,
+        memory: Duration,
+        rise: impl Fn(&PortName, usize) -> u64,
+    ) {
+        let begun = *self.begun.get_or_insert(at);
+        if at.saturating_sub(begun) > memory {
+            self.before = core::mem::take(&mut self.now);
+            self.begun = Some(at);
+        }
+        let mut seen: BTreeMap<&str, Shown> = BTreeMap::new();
+        for (name, port) in sample.ports.iter().filter(|(_, port)| port.role == Role::Switch) {
+            let of = seen.entry(&name.device).or_default();
+            for (group, queue) in port.queues.iter().enumerate() {
+                let Some(peak) = queue.group_peak_bytes else { continue };
+                let pauses = rise(name, group);
+                let shown = &mut of.groups[group];
+                shown.pauses += pauses;
+                shown.peak = shown.peak.max(peak);
+                if pauses > 0 {
+                    shown.paused_peak = shown.paused_peak.max(peak);
+                }
+                // Not all at once, so no less than what was.
+                of.used = of.used.saturating_add(peak);
+            }
+        }
+        for (device, mut shown) in seen {
+            if let Some(pool) = sample.pools.get(device) {
+                shown.size = pool.size_bytes;
+                if let Some(used) = pool.peak_bytes {
+                    (shown.used, shown.is_of_pool) = (used, true);
+                }
+            }
+            self.now.entry(device.to_owned()).or_default().add(&shown);
+        }
+    }
+
+    /// Who pauses sooner than its like.
+    pub(super) fn sooner(&self, sample: &Sample) -> Vec<Sooner> {
+        let mut by_tier: BTreeMap<u32, Vec<(&str, Shown)>> = BTreeMap::new();
+        for (device, tier) in tiers(sample) {
+            let Some(now) = self.now.get(device) else { continue };
+            let mut shown = *now;
+            self.before.get(device).into_iter().for_each(|before| shown.add(before));
+            by_tier.entry(tier).or_default().push((device, shown));
+        }
+        let mut all = Vec::new();
+        for like in by_tier.values().filter(|like| like.len() > 1) {
+            (0..PRIORITIES).for_each(|group| all.extend(of_tier(like, group)));
+        }
+        all
+    }
+}
+
+/// Those of one tier that pause sooner than most.
+fn of_tier<'a>(like: &'a [(&'a str, Shown)], group: usize) -> impl Iterator<Item = Sooner> + 'a {
+    let of_pools = like.iter().filter(|(_, shown)| shown.is_of_pool);
+    let least_size = of_pools.map(|(_, shown)| shown.used).max();
+    let pool = move |shown: &Shown| shown.size.or(least_size);
+    like.iter().filter_map(move |(device, shown)| {
+        let size = pool(shown)?;
+        let most = shown.most(group, size)?;
+        let [mut higher, mut as_low] = [Vec::new(), Vec::new()];
+        for (_, other) in like.iter().filter(|(other, _)| other != device) {
+            let Some(size) = pool(other) else { continue };
+            if most < PART * other.least(group, size) {
+                higher.push(other);
+            } else if other.most(group, size).is_some_and(|other| PART * other <= most) {
+                as_low.push(other);
+            }
+        }
+        if higher.len() <= as_low.len() {
+            return None;
+        }
+        let of = &shown.groups[group];
+        let theirs = higher.iter().map(|other| other.groups[group].peak).max().unwrap_or(0);
+        let used = 100.0 * shown.used as f64 / size.max(1) as f64;
+        let evidence = format!(
+            "it paused {} times, and none of those groups held more than {} bytes, though at most {used:.0} % of its \
+             buffer was used; of the {} others of its tier {} let theirs hold twice that part of their buffers and more, \
+             up to {theirs} bytes",
+            of.pauses,
+            of.paused_peak,
+            like.len() - 1,
+            higher.len(),
+        );
+        Some(Sooner { device: (*device).to_owned(), priority: group, evidence })
+    })
+}
+
+/// How many switches there are from each one down to a server: those of one tier are alike.
+fn tiers(sample: &Sample) -> BTreeMap<&str, u32> {
+    let mut tiers: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut neighbours: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, port) in sample.ports.iter().filter(|(_, port)| port.role == Role::Switch) {
+        match &port.peer {
+            Some((_, Role::Nic)) => drop(tiers.insert(&name.device, 0)),
+            Some((peer, Role::Switch)) => {
+                neighbours.entry(peer).or_default().push(&name.device);
+            }
+            None => {}
+        }
+    }
+    let mut edge: Vec<&str> = tiers.keys().copied().collect();
+    let mut tier = 0;
+    while !edge.is_empty() {
+        tier += 1;
+        let above = edge.iter().flat_map(|device| neighbours.get(device).into_iter().flatten());
+        let mut next: Vec<&str> = above.copied().filter(|of| !tiers.contains_key(of)).collect();
+        next.sort_unstable();
+        next.dedup();
+        tiers.extend(next.iter().map(|device| (*device, tier)));
+        edge = next;
+    }
+    tiers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::sample::{PoolSample, PortSample};
+
+    const POOL: u64 = 8_000_000;
+    const MEMORY: Duration = Duration::from_secs(60);
+
+    /// A ToR below two Leafs: pauses sent by the port of its server, the most that its group held, the most used.
+    type Tor = (u64, u64, u64);
+
+    fn sample(tors: &[Tor], size: Option<u64>) -> Sample {
+        let mut sample = Sample::default();
+        let mut port = |device: &str, peer: &str, role, (pauses, peak): (u64, u64)| {
+            let peer = Some((peer.to_owned(), role));
+            let mut port = PortSample { role: Role::Switch, peer, ..PortSample::default() };
+            port.queues[3].pauses_sent = Some(pauses);
+            port.queues[3].group_peak_bytes = Some(peak);
+            sample.ports.insert(PortName::new(device, &port.peer.as_ref().unwrap().0), port);
+        };
+        for (number, &(pauses, peak, _)) in tors.iter().enumerate() {
+            let tor = format!("tor{number}");
+            port(&tor, &format!("h{number}"), Role::Nic, (pauses, peak));
+            for leaf in ["leaf0", "leaf1"] {
+                port(&tor, leaf, Role::Switch, (0, 0));
+                port(leaf, &tor, Role::Switch, (0, 3_000_000));
+            }
+        }
+        for (number, &(_, _, used)) in tors.iter().enumerate() {
+            let pool = PoolSample { size_bytes: size, peak_bytes: Some(used) };
+            sample.pools.insert(format!("tor{number}"), pool);
+        }
+        sample
+    }
+
+    fn found(tors: &[Tor], size: Option<u64>) -> Vec<String> {
+        let sample = sample(tors, size);
+        let mut thresholds = Thresholds::default();
+        let pauses = |name: &PortName, group: usize| {
+            sample.ports[name].queues[group].pauses_sent.unwrap_or(0)
+        };
+        thresholds.look(&sample, Duration::from_secs(1), MEMORY, pauses);
+        thresholds.sooner(&sample).into_iter().map(|of| of.device).collect()
+    }
+
+    #[test]
+    fn alphas_are_bounded_by_watermarks_whatever_the_load_is() {
+        // At alpha 1/16 a group alone holds 470,588 bytes when it pauses, and at 1/64 123,076.
+        const WIDE: Tor = (100, 470_588, 500_000);
+        const NARROW: Tor = (900, 123_076, 130_000);
+        let rows: [(&str, &[Tor], &[&str]); 9] = [
+            ("all alike", &[WIDE, WIDE, WIDE], &[]),
+            ("one of three", &[WIDE, NARROW, WIDE], &["tor1"]),
+            // Its load is what is different, or its alpha: nobody can say.
+            ("the others hold little", &[(0, 60_000, 60_000), NARROW, (0, 200_000, 900_000)], &[]),
+            (
+                "one other holds much and does not pause",
+                &[(0, 400_000, 450_000), NARROW],
+                &["tor1"],
+            ),
+            ("two of four, which is as many", &[NARROW, WIDE, NARROW, (0, 0, 0)], &[]),
+            ("two of five", &[NARROW, WIDE, NARROW, WIDE, WIDE], &["tor0", "tor2"]),
+            // Fourteen groups at once bring the threshold of 1/16 down to 266,666 bytes, and so on.
+            ("many ports of it pause at once", &[WIDE, (900, 170_000, 5_300_000), WIDE], &[]),
+            ("hardly ever", &[WIDE, (15, 123_076, 130_000), WIDE], &[]),
+            ("one that is wider", &[WIDE, (9, 1_600_000, 1_700_000), WIDE, WIDE], &[]),
+        ];
+        for (what, tors, expected) in rows {
+            assert_eq!(found(tors, Some(POOL)), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn without_sizes_a_buffer_is_as_large_as_was_ever_used_of_one() {
+        let narrow = (900, 123_076, 130_000);
+        let tors = |used| [(100, 470_588, used), narrow, (100, 470_588, 480_000)];
+        assert_eq!(found(&tors(2_000_000), None), ["tor1"]);
+        // It may be no larger than what is used of it here.
+        assert_eq!(found(&[(100, 470_588, 470_588), (900, 123_076, 480_000)], None), [""; 0]);
+    }
+
+    #[test]
+    fn what_was_shown_long_ago_is_forgotten() {
+        let mut thresholds = Thresholds::default();
+        let wide = sample(&[(100, 470_588, 500_000), (900, 123_076, 130_000)], Some(POOL));
+        let idle = sample(&[(0, 0, 0), (900, 123_076, 130_000)], Some(POOL));
+        let pauses = |name: &PortName, _: usize| if name.device == "tor1" { 100 } else { 0 };
+        let mut look = |second: u64, sample: &Sample| {
+            thresholds.look(sample, Duration::from_secs(second), MEMORY, pauses);
+            thresholds.sooner(sample).len()
+        };
+        assert_eq!(look(0, &wide), 1);
+        assert_eq!(look(61, &idle), 1);
+        assert_eq!(look(122, &idle), 0);
+    }
+}
