@@ -16,7 +16,7 @@
 use crate::slots::Slots;
 use crate::tcp::Segment;
 use prefetch_index::prefetch_index;
-use rdma::{Psn, Qpn};
+use rdma::{Mtu, Psn, Qpn};
 use transport::congestion::{Hop, Telemetry};
 use wire::opcode::Headers;
 use wire::vlan::Tag;
@@ -26,6 +26,11 @@ use wire::{Opcode, aeth, ipv4, roce};
 pub(crate) const NIL: u32 = u32::MAX;
 /// Ethernet, IPv4 and UDP headers, and the check sequences of RoCE and Ethernet.
 pub(crate) const LOWER_BYTES: u32 = 14 + 20 + 8 + 4 + 4;
+/// A RoCE frame with a whole payload, in the middle of a message: with 1,024 bytes of it, 1,086.
+pub(crate) const fn whole_frame(mtu: Mtu) -> u32 {
+    LOWER_BYTES + wire::bth::LEN as u32 + mtu.bytes()
+}
+
 /// Ethernet's header and check sequence.
 pub(crate) const ETHERNET_BYTES: u16 = 14 + 4;
 /// A PFC frame, with its check sequence.
@@ -708,6 +713,7 @@ mod tests {
         let index = pool.roce(&draft(&header, 1024));
         // guo16, figure 7: 1086 bytes with 1024 of payload.
         assert_eq!(pool.get(index).bytes, 1086);
+        assert_eq!(whole_frame(Mtu::B1024), 1086);
         pool.get_mut(index).set_pcp(Some(3));
         assert_eq!((pool.get(index).bytes, pool.get(index).pcp()), (1090, Some(3)));
         pool.get_mut(index).set_pcp(None);

@@ -10,6 +10,7 @@ use super::{Kind, alike, headroom, lossless_groups};
 use crate::NetworkConfig;
 use crate::fault::{Fault, FaultKind};
 use crate::nic::NicConfig;
+use crate::packet::whole_frame;
 use crate::switch::config::{Balance, Trust, WatchdogRule};
 use crate::topology::End;
 use crate::workload::Service;
@@ -26,6 +27,7 @@ pub(super) fn warnings(config: &NetworkConfig, kinds: &[Kind]) -> Vec<String> {
         buffer(kind, &mut say);
         headrooms(kind, &mut say);
         marks(config, kind, &dscps, &mut say);
+        marks_of_one_frame(config, kind, &dscps, &mut say);
         watchdog(kind, &mut say);
         classes(config, kind, &dscps, &mut say);
         let in_order = |nic: &NicConfig| nic.recovery != Recovery::SelectiveRepeat;
@@ -124,6 +126,29 @@ fn headrooms(kind: &Kind, say: &mut impl FnMut(String)) {
             [one] => say(format!("group {one} has {words}")),
             several => say(format!("groups {} have {words}", ranges(several))),
         }
+    }
+}
+
+/// Marks where nobody waits yet: of a queue that is no longer than one frame.
+fn marks_of_one_frame(
+    config: &NetworkConfig,
+    kind: &Kind,
+    dscps: &BTreeSet<u8>,
+    say: &mut impl FnMut(String),
+) {
+    let listening = nics(config).filter(|nic| nic.congestion.obeys_marks());
+    let Some(frame) = listening.map(|nic| whole_frame(nic.mtu)).max() else { return };
+    let queues: BTreeSet<u8> = dscps.iter().map(|&dscp| kind.treatment(dscp).queue).collect();
+    for queue in queues {
+        let ecn = |port: usize| kind.config.queues_of(port as u16)[usize::from(queue)].ecn;
+        let least = (0..kind.ports.len()).filter_map(ecn).map(|ecn| ecn.min_bytes).min();
+        let Some(least) = least.filter(|&least| least < frame) else { continue };
+        say(format!(
+            "queue {queue} marks from {} bytes, and one frame has {}: senders are slowed down though no \
+             packet waits for another; raise min_bytes to many frames",
+            bytes(u64::from(least)),
+            bytes(u64::from(frame))
+        ));
     }
 }
 
@@ -379,10 +404,10 @@ fn hops(config: &NetworkConfig, kinds: &[Kind], dscps: &BTreeSet<u8>, warnings: 
 mod tests {
     use super::super::kinds;
     use super::*;
-    use crate::switch::config::GroupConfig;
+    use crate::switch::config::{EcnConfig, GroupConfig};
     use crate::topology::{Cables, leaf_spine, single_switch};
     use crate::workload::FlowSpec;
-    use rdma::Rate;
+    use rdma::{Mtu, Rate};
     use transport::congestion::{Dcqcn, Hpcc};
 
     const CABLES: Cables = Cables::new(Rate::from_gbps(100), 20);
@@ -458,6 +483,31 @@ mod tests {
         assert!(texts[0].starts_with("h0 has congestion \"hpcc\" and h1 has not"), "{texts:?}");
         config.nics.insert(0, without);
         assert_eq!(of_hpcc(&config), [""; 0]);
+    }
+
+    #[test]
+    fn marks_from_less_than_a_frame_are_a_mistake() {
+        let mut config = lossy();
+        config.nic.congestion = Congestion::Dcqcn(Dcqcn::default());
+        let mut of_frames = |min_bytes: u32, mtu: Mtu| -> Vec<String> {
+            let ecn = EcnConfig { min_bytes, max_bytes: min_bytes + 1, max_probability: 1.0 };
+            config.switch.queues[0].ecn = Some(ecn);
+            config.nic.mtu = mtu;
+            let all = warned(&config).into_iter();
+            all.filter(|text| text.contains("one frame has")).collect()
+        };
+        let texts = of_frames(500, Mtu::B1024);
+        assert_eq!(texts.len(), 1);
+        assert!(
+            texts[0].starts_with("s0: queue 0 marks from 500 bytes, and one frame has 1,086: "),
+            "{texts:?}"
+        );
+        assert_eq!(of_frames(1_086, Mtu::B1024), [""; 0]);
+        assert_eq!(of_frames(1_086, Mtu::B4096).len(), 1);
+        // Nobody is slowed down who does not listen.
+        config.nic.congestion = Congestion::None;
+        let texts = warned(&config);
+        assert!(!texts.iter().any(|text| text.contains("one frame has")), "{texts:?}");
     }
 
     #[test]
