@@ -91,7 +91,10 @@ fn figure(told: &Told, variants: &[Results], seeds: &[i64]) -> Figure {
         seeds => vec![seeds.to_vec(); variants.len()],
     };
     let of = variants.iter().zip(own);
-    let values = of.map(|(variant, own)| {
+    let values = of.map(|(variant, mut own)| {
+        if variant.is_one_draw() {
+            own.truncate(1);
+        }
         Interval::of(own.into_iter().filter_map(|seed| value(variant, seed)).collect())
     });
     let against = |other: &Results| match variants.first() {
@@ -117,7 +120,12 @@ fn against(
         (None, Some(b)) if told.is_time => Some((NEVER, b)),
         (a, b) => a.zip(b),
     };
-    let pairs: Vec<(f64, f64)> = seeds.iter().filter_map(both).collect();
+    let mut pairs: Vec<(f64, f64)> = seeds.iter().filter_map(both).collect();
+    // Without chance in either, what differs is no chance.
+    let is_certain = first.is_one_draw() && other.is_one_draw();
+    if is_certain {
+        pairs.truncate(1);
+    }
     if pairs.is_empty() {
         return Against { ratio: None, so: So::Missing };
     }
@@ -128,6 +136,8 @@ fn against(
     let likely = Interval::of(differences.collect()).map(|of| of.likely);
     let so = match likely.flatten() {
         _ if pairs.iter().all(same) => So::Same,
+        None if is_certain && pairs.iter().all(|(a, b)| a < b) => So::More,
+        None if is_certain => So::Less,
         None => So::Few,
         Some((low, _)) if low > 0.0 => So::More,
         Some((_, high)) if high < 0.0 => So::Less,

@@ -8,7 +8,8 @@
 //!
 //! What is left to chance is the same in both where the seed is: so figures are compared seed by seed, and
 //! what is told is the median of the differences and its interval over seeds. From one seed nothing is
-//! concluded.
+//! concluded. Where nothing is left to chance, all seeds come to the same: they are one draw, without an interval,
+//! and what differs is certain.
 //!
 //! **Invariant:** what is not finished never makes a variant look better.
 //!
@@ -45,9 +46,15 @@ impl Comparison {
     /// Compares each of `variants` with the first.
     pub fn new(variants: Vec<Results>) -> Self {
         let seeds = common_seeds(&variants);
+        // Of what is one draw, each flow stands there once.
+        let of_flows = |first: &Results, other: &Results| match &*seeds {
+            [seed, ..] if first.is_one_draw() && other.is_one_draw() => vec![*seed],
+            seeds => seeds.to_vec(),
+        };
         let pairs: Vec<Pairs> = match variants.split_first() {
             Some((first, others)) => {
-                others.iter().map(|other| Pairs::of(first, other, &seeds)).collect()
+                let of = |other| Pairs::of(first, other, &of_flows(first, other));
+                others.iter().map(of).collect()
             }
             None => Vec::new(),
         };
@@ -82,6 +89,15 @@ fn notes(variants: &[Results], seeds: &[i64], pairs: &[Pairs]) -> Vec<String> {
         if variant.runs.values().any(|run| run.ending == "interrupted") {
             notes.push(format!("{} was interrupted, and is a part of a run", letter(index)));
         }
+    }
+    let one_draw = (0..).zip(variants).filter(|(_, variant)| variant.is_one_draw());
+    let one_draw: Vec<String> = one_draw.map(|(index, _)| letter(index)).collect();
+    if !one_draw.is_empty() {
+        notes.push(format!(
+            "all seeds of {} came to the same: nothing was left to chance there, and they are one draw, without \
+             an interval",
+            one_draw.join(" and of ")
+        ));
     }
     match seeds.len() {
         0 => notes.push(
@@ -132,8 +148,17 @@ mod tests {
         flows: &'c [(Option<f64>, u64)],
     }
 
-    /// The results of eight seeds, all of which came to the same.
+    /// The results of eight seeds, which came to about the same: each delivered a little more.
     fn eight(name: &str, came: &Came<'_>) -> Results {
+        let mut eight = alike(name, came);
+        for (seed, run) in &mut eight.runs {
+            run.deliver(*seed as f64 * 1e-6);
+        }
+        eight
+    }
+
+    /// The results of eight seeds, all of which came to the same.
+    fn alike(name: &str, came: &Came<'_>) -> Results {
         results(name, 1..=8, came)
     }
 
@@ -251,6 +276,27 @@ mod tests {
         assert!(others.text().contains("!  they have no seed in common"), "{}", others.text());
         let same = Comparison::new(vec![eight("a", &GOOD), eight("b", &GOOD)]);
         assert_eq!(said(&same, "latency p99, us"), ["90", "90", "same"]);
+    }
+
+    #[test]
+    fn without_chance_there_is_one_draw_and_no_interval() {
+        let slow = Came { latency: 99.0, ..GOOD };
+        let [a, b] = [alike("a", &GOOD), alike("b", &slow)];
+        let comparison = Comparison::new(vec![a.clone(), b]);
+        let text = comparison.text();
+        let says = "!  all seeds of A and of B came to the same: nothing was left to chance";
+        assert!(text.contains(says), "{text}");
+        assert_eq!(said(&comparison, "latency p99, us"), ["90", "99", "more"]);
+        let line = text.lines().find(|line| line.starts_with("latency p99")).unwrap();
+        assert!(line.ends_with(" 1.10"), "an interval: {text}");
+        assert!(text.contains("Of 2 flows with an end"), "{text}");
+        assert!(comparison.json().contains("\"likely_95_percent\": null"));
+        assert!(!comparison.json().contains("\"likely_95_percent\": ["));
+        // Beside one that hangs on chance it is still one draw, and the difference has an interval.
+        let chance = Comparison::new(vec![a, eight("b", &slow)]);
+        let text = chance.text();
+        assert!(text.contains("!  all seeds of A came to the same"), "{text}");
+        assert!(text.contains("1.10 (1.10 to 1.10)"), "{text}");
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use telemetry::{Cell, Table};
 
+use crate::report::SEEDS_OF_AN_INTERVAL;
+
 /// The results of one variant, read from its folder.
 #[derive(Clone, Debug)]
 pub struct Results {
@@ -21,7 +23,7 @@ pub struct Results {
 }
 
 /// A run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Run {
     pub(super) ending: String,
     figures: BTreeMap<String, f64>,
@@ -29,7 +31,7 @@ pub(super) struct Run {
 }
 
 /// What became of a flow.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(super) struct FlowResult {
     pub(super) identity: Identity,
     /// From its start until its last message was complete, in microseconds; `None` if that was not so.
@@ -52,6 +54,12 @@ pub(super) struct Identity {
 }
 
 impl Run {
+    /// Delivers so much more, as another draw might.
+    #[cfg(test)]
+    pub(super) fn deliver(&mut self, more: f64) {
+        self.flows[0].delivered += more;
+    }
+
     /// The figure of a label, if the run has it.
     pub(super) fn figure(&self, label: &str) -> Option<f64> {
         self.figures.get(label).copied()
@@ -106,6 +114,14 @@ impl Results {
         };
         let name = folder.display().to_string();
         Self::of(name, [say("title"), say("model")], [&seeds, &flows], folder)
+    }
+
+    /// Whether all of so many seeds that they would have an interval came to the same, flow by flow: what seeds
+    /// draw does not matter, and they are one draw.
+    pub(super) fn is_one_draw(&self) -> bool {
+        let mut runs = self.runs.values();
+        let first = runs.next();
+        self.runs.len() >= SEEDS_OF_AN_INTERVAL && runs.all(|run| Some(run) == first)
     }
 
     /// The same of tables that are read already.

@@ -9,7 +9,7 @@ use super::figures::{Against, So};
 use super::flows::{ALIKE, Pair, Pairs};
 use super::results::Results;
 use super::{Comparison, letter};
-use crate::report::{Interval, written};
+use crate::report::{Interval, capital, written};
 use telemetry::words::{COLUMNS, wrapped};
 
 /// Flows at either end of the list that a terminal shows.
@@ -124,7 +124,7 @@ impl Comparison {
             page.add(&Block::Text(&said));
         }
         for note in &self.notes {
-            page.add(&Block::Notice(&format!("{note}.")));
+            page.add(&Block::Notice(&format!("{}.", capital(note))));
         }
         page.section("Figures").add(&Block::Text(
             "Medians over seeds, with the interval of 95 % of the median in brackets. Ratios are of the \
@@ -154,8 +154,8 @@ impl Comparison {
                 .texts("from")
                 .texts("to")
                 .integers("message", "bytes")
-                .floats("a", "us")
-                .floats(&name.to_lowercase(), "us")
+                .floats("A", "us")
+                .floats(&name, "us")
                 .floats("ratio", "");
             for pair in extremes(pairs, SHOWN_MORE) {
                 let [from, to] = &pair.identity.ends;

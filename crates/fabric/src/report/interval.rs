@@ -1,5 +1,8 @@
 //! What several draws of a figure say of all of them.
 
+/// From so many draws on there is an interval: that of six lies between the least and the most.
+pub(crate) const SEEDS_OF_AN_INTERVAL: usize = 6;
+
 /// What a figure came to over all runs that have it. Not a number is none of the values.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Interval {
@@ -48,6 +51,7 @@ mod tests {
     fn the_interval_of_a_median_is_that_of_the_binomial() {
         // Of six draws the median lies between the least and the most with 96.9 %; of eight with 99.2 %,
         // and between the second and the seventh with 93 %; of nine between those with 96.1 %.
+        assert_eq!([SEEDS_OF_AN_INTERVAL - 1, SEEDS_OF_AN_INTERVAL].map(rank), [None, Some(0)]);
         assert_eq!([5, 6, 8, 9, 20].map(rank), [None, Some(0), Some(0), Some(1), Some(5)]);
         let of = Interval::of((1..=9).map(f64::from).collect()).unwrap();
         assert_eq!((of.median, of.likely, of.least, of.most), (5.0, Some((2.0, 8.0)), 1.0, 9.0));

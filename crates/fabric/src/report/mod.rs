@@ -29,10 +29,11 @@ use telemetry::Table;
 
 pub use cause::{Effect, Trial};
 pub use diagnosis::Note;
-pub(crate) use interval::Interval;
+pub(crate) use interval::{Interval, SEEDS_OF_AN_INTERVAL};
 pub(crate) use json::written;
 pub use lab::{LabRun, ProgramRun};
 pub use replay::marked;
+pub(crate) use page::capital;
 pub use seeds::Seeds;
 
 use crate::counters::WatchdogCounters;

@@ -408,7 +408,8 @@ fn throughput(
     table
 }
 
-fn capital(text: &str) -> String {
+/// With a capital letter, as a sentence begins.
+pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }

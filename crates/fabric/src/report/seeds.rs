@@ -14,7 +14,11 @@ use telemetry::words::{COLUMNS, wrapped};
 use telemetry::{Block, Cell, Figure as Drawing, Page, Table};
 
 use super::Report;
-use super::interval::Interval;
+use super::interval::{Interval, SEEDS_OF_AN_INTERVAL};
+
+/// What is said in place of intervals where there are none.
+const ONE_DRAW: &str =
+    "none: each seed came to the same, so they are one draw, and there is no interval";
 
 /// A figure of a run: its name, its unit, and its value if it has one.
 pub(super) type Number = (Cow<'static, str>, &'static str, Option<f64>);
@@ -90,6 +94,14 @@ impl Seeds {
         self.endings().get("deadlocked").copied().unwrap_or(0)
     }
 
+    /// Whether so many that they would have an interval came to the same: what seeds draw does not matter, and
+    /// they are one draw.
+    fn is_one_draw(&self) -> bool {
+        let same =
+            |pair: &[Run]| pair[0].ending == pair[1].ending && pair[0].numbers == pair[1].numbers;
+        self.len() >= SEEDS_OF_AN_INTERVAL && self.runs.windows(2).all(same)
+    }
+
     fn endings(&self) -> Endings {
         let mut endings = Endings::new();
         for run in &self.runs {
@@ -125,10 +137,12 @@ impl Seeds {
     /// A row for each figure.
     pub(super) fn intervals(&self) -> Vec<Figure> {
         let numbers = self.runs.first().into_iter().flat_map(|run| &run.numbers);
+        let draws = if self.is_one_draw() { 1 } else { self.runs.len() };
         let of = |(place, (name, unit, _)): (usize, &Number)| {
             let values = self.runs.iter().filter_map(|run| run.numbers.get(place)?.2);
-            let values: Vec<f64> = values.collect();
+            let mut values: Vec<f64> = values.collect();
             let runs = values.len();
+            values.truncate(draws);
             let mut words = name.replace('_', " ");
             if !unit.is_empty() {
                 words += &format!(", {unit}");
@@ -159,6 +173,9 @@ impl Seeds {
         let title = format!("{} (simulated, seeds {first} to {last})", self.title);
         text += &wrapped("", &title, COLUMNS);
         let _ = writeln!(text, "  ended        {}", self.ended());
+        if self.is_one_draw() {
+            text += &wrapped("  chance       ", ONE_DRAW, COLUMNS);
+        }
         let mut rows = vec![["", "median", "95 % interval", "least", "most"].map(str::to_owned)];
         for Figure { words, of, .. } in self.intervals() {
             let likely = of.likely.map_or_else(
@@ -185,6 +202,9 @@ impl Seeds {
             "{count} runs, each with a seed of its own: {}. The 95 % interval is that of the median.",
             self.ended()
         )));
+        if self.is_one_draw() {
+            page.add(&Block::Notice(&format!("Left to chance: {ONE_DRAW}.")));
+        }
         let mut table = Table::new("figures")
             .texts("figure")
             .floats("median", "")
