@@ -102,6 +102,8 @@ fn one(arguments: &Sim, input: &Input<'_>, interrupt: &Interrupt) -> Result<(), 
     if let Some(samples) = &samples {
         report = report.with_samples(samples);
     }
+    let moot = trials::moot(arguments, input, &report);
+    report = report.without(moot);
     if verdict != Verdict::Interrupted {
         let tried = trials::tried(arguments, input, &report, &network, interrupt);
         report = report.with_trials(tried);

@@ -28,7 +28,7 @@ const FULL: f64 = 0.8;
 /// A flow waits if its messages take so many times longer than alone in the network. Ours.
 const WAITS: f64 = 1.5;
 /// A pause matters if it takes this part of the time. Ours.
-const MATTERS: f64 = 0.1;
+pub(super) const MATTERS: f64 = 0.1;
 
 /// A setting that was tried after a run, by another run of the same scenario that was stopped at the time of
 /// the model when the first had ended.
@@ -102,6 +102,13 @@ impl Report<'_> {
     /// takes them.
     pub fn remedies(&self) -> Vec<Vec<String>> {
         self.notes().into_iter().flat_map(|note| note.remedies).collect()
+    }
+
+    /// The same without the remedies of `moot`, which change nothing in this scenario.
+    #[must_use]
+    pub fn without(mut self, moot: Vec<Vec<String>>) -> Self {
+        self.moot = moot;
+        self
     }
 
     /// The same, with what was tried.
@@ -560,6 +567,44 @@ message_bytes = 4_000_000
         let (note, helps) = tried(INCAST, &["nic.congestion=dcqcn", late]);
         assert_eq!(note.about, "PFC before ECN");
         assert_eq!(helps, [false], "{note:?}");
+    }
+
+    #[test]
+    fn marks_that_are_not_of_the_queue_that_is_used_are_told_with_that_queue() {
+        let other = "switch.ecn={ queues = [0] }";
+        let (note, _) = tried(INCAST, &["nic.congestion=dcqcn", other]);
+        assert_eq!(note.why, "no packet went through a queue that marks");
+        assert_eq!(note.remedies, [["switch.ecn.queues=[3]"]]);
+        let (notes, _) = told(INCAST, &["nic.congestion=dcqcn", other, "switch.ecn.queues=[3]"]);
+        assert!(notes.iter().all(|note| note.about != "no ECN"), "{notes:?}");
+        // It is no help to say again what a fault takes back.
+        let off = "[[fault]]\nkind = \"ecn\"\nat_us = 1\nswitch = \"s0\"\noff = true\n";
+        let (notes, _) =
+            told(&format!("{INCAST}{off}"), &["nic.congestion=dcqcn", "switch.ecn={}"]);
+        let note = notes.iter().find(|note| note.about == "no ECN").unwrap();
+        assert!(note.why.ends_with("a [[fault]] has turned marks off"), "{note:?}");
+        assert_eq!(note.remedies, [[""; 0]; 0]);
+    }
+
+    #[test]
+    fn what_changes_nothing_is_no_remedy_and_what_was_not_tried_is_told_so() {
+        let set = ["nic.congestion=dcqcn".to_owned()];
+        let scenario = Scenario::parse_set(INCAST, std::path::Path::new("."), &set, None).unwrap();
+        let mut network = Network::new(scenario.network).unwrap();
+        let verdict = network.run(scenario.end);
+        let ecn = vec!["switch.ecn={}".to_owned()];
+        let report = Report::new("told", &network, &verdict);
+        let of_ecn = |report: &Report<'_>| {
+            let notes = report.notes().into_iter();
+            notes.filter(|note| note.about == "no ECN").map(|note| note.untried).next().unwrap()
+        };
+        assert_eq!(of_ecn(&report), [ecn.clone()]);
+        assert!(report.summary().contains("to try: --set 'switch.ecn={}'"));
+        let trial = Trial { set: ecn.clone(), effect: report.effect() };
+        let report = report.with_trials(vec![trial]);
+        assert_eq!(of_ecn(&report), [[""; 0]; 0]);
+        let report = report.without(vec![ecn]);
+        assert!(!report.summary().contains("switch.ecn={}"), "{}", report.summary());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use transport::congestion::Congestion;
 use super::Report;
 use crate::Verdict;
 use crate::counters::Drop;
+use crate::fault::FaultKind;
 use crate::switch::config::Threshold;
 use crate::topology::End;
 
@@ -27,12 +28,15 @@ pub struct Note {
     pub remedies: Vec<Vec<String>>,
     /// What those came to that were tried: each in a sentence.
     pub tried: Vec<String>,
+    /// Those that were not.
+    pub untried: Vec<Vec<String>>,
 }
 
 impl Note {
     pub(super) fn new(about: impl Into<String>, why: impl Into<String>) -> Self {
         let (about, why) = (about.into(), why.into());
-        Self { about, why, change: None, remedies: Vec::new(), tried: Vec::new() }
+        let (remedies, tried, untried) = (Vec::new(), Vec::new(), Vec::new());
+        Self { about, why, change: None, remedies, tried, untried }
     }
 
     pub(super) fn change(mut self, change: &str) -> Self {
@@ -84,9 +88,9 @@ impl Report<'_> {
         let source = self.where_pauses_begin();
         let by_host = source.as_ref().is_some_and(|(end, _)| matches!(end, End::Host(_)));
         // Whoever is behind a host that pauses waits for that host, and for no link.
-        let source = source.map(|(_, note)| match self.who_paused() {
-            Some(paused) if by_host => Note { change: paused.change, ..note },
-            _ => note,
+        let source = source.map(|(end, note)| match end {
+            End::Host(host) => self.slowed(host, note),
+            End::Switch(_) => note,
         });
         let [first, second] = match by_host {
             true => [source, self.what_limits()],
@@ -107,16 +111,21 @@ impl Report<'_> {
         notes.extend(self.why_again());
         notes.extend(self.which_is_first());
         notes.extend(no_pauses);
-        notes.extend(self.why_no_marks());
+        // Marks would slow nobody down who waits for a host, or in a circle.
+        if !by_host && !matches!(self.verdict, Verdict::Deadlock(_)) {
+            notes.extend(self.why_no_marks());
+        }
         notes.extend(late);
         notes.extend(self.what_was_missed());
         let before = self.effect();
-        for note in &mut notes {
-            let trials = note.remedies.iter().filter_map(|remedy| {
-                let trial = self.trials.iter().find(|trial| trial.set == *remedy)?;
-                Some(trial.said(&before))
-            });
-            note.tried = trials.collect();
+        for Note { remedies, tried, untried, .. } in &mut notes {
+            remedies.retain(|remedy| !self.moot.contains(remedy));
+            for remedy in &*remedies {
+                match self.trials.iter().find(|trial| trial.set == *remedy) {
+                    Some(trial) => tried.push(trial.said(&before)),
+                    None => untried.push(remedy.clone()),
+                }
+            }
         }
         notes
     }
@@ -153,13 +162,17 @@ impl Report<'_> {
                     way.join(", ")
                 );
                 let flooded = self.network.drops().of(Drop::NotForMe) > 0;
-                Some(Note::new("deadlock", why).change(if flooded {
+                let mut note = Note::new("deadlock", why).change(if flooded {
                     "packets must not go up again once they have gone down: with \
                      switch.incomplete_arp = \"drop\" none is flooded"
                 } else {
                     "routes must not lead in a circle: see [[topology.route]] and the links between \
                      switches of one tier"
-                }))
+                });
+                if flooded {
+                    note.remedies = vec![vec!["switch.incomplete_arp=drop".to_owned()]];
+                }
+                Some(note)
             }
             _ if failed > 0 => {
                 let mut why =
@@ -288,17 +301,7 @@ impl Report<'_> {
             1 => format!("{name} sent {sent} pause frames to its switch"),
             count => format!("{count} servers paused their switches, {name} most: {sent} frames"),
         };
-        let switch_watches = self.network.switch_configs().all(|(_, own)| own.has_watchdog());
-        let nic = self.network.nic_config(host);
-        let nic_watches = nic.is_some_and(|nic| nic.watchdog.is_some());
-        let against = match (switch_watches, nic_watches) {
-            (true, true) => "",
-            (true, false) => "; against a storm, nic.watchdog_ms too",
-            (false, true) => "; against a storm, switch.watchdog too",
-            (false, false) => "; against a storm, switch.watchdog and nic.watchdog_ms",
-        };
-        let change = format!("see [nic] if packets are taken too slowly{against}");
-        Some(Note::new("pausing servers", why).change(&change))
+        Some(self.slowed(host, Note::new("pausing servers", why)))
     }
 
     // ---- marks
@@ -310,24 +313,25 @@ impl Report<'_> {
         }
         let mut configured = false;
         let mut nearest = Nearest::default();
-        for (switch, neighbour, counters) in network.all_switch_counters() {
-            let Some(config) = network.switch_config(switch) else { continue };
-            for (queue, settings) in config.queues.iter().enumerate() {
-                let Some(ecn) = settings.ecn else { continue };
-                configured = true;
-                let peak = counters.queue_peak_bytes[queue];
-                if peak == 0 {
-                    continue;
+        for (switch, config) in network.switch_configs() {
+            for (local, (neighbour, counters)) in (0..).zip(network.switch_counters(switch)) {
+                for (queue, settings) in config.queues_of(local).iter().enumerate() {
+                    let Some(ecn) = settings.ecn else { continue };
+                    configured = true;
+                    let peak = counters.queue_peak_bytes[queue];
+                    if peak == 0 {
+                        continue;
+                    }
+                    nearest.note(peak as f64 / f64::from(ecn.min_bytes.max(1)), || {
+                        let name = network.topology().name(End::Switch(switch));
+                        let to = network.topology().name(neighbour);
+                        let least = ecn.min_bytes;
+                        format!(
+                            "queue {queue} of {name} to {to} held {peak} bytes at most, and marks begin \
+                             at {least}"
+                        )
+                    });
                 }
-                nearest.note(peak as f64 / f64::from(ecn.min_bytes.max(1)), || {
-                    let name = network.topology().name(End::Switch(switch));
-                    let to = network.topology().name(neighbour);
-                    let least = ecn.min_bytes;
-                    format!(
-                        "queue {queue} of {name} to {to} held {peak} bytes at most, and marks begin \
-                         at {least}"
-                    )
-                });
             }
         }
         let listens = self.listens();
@@ -343,13 +347,18 @@ impl Report<'_> {
             let obeys = nics.any(|(_, nic)| matches!(nic.congestion, Congestion::Dcqcn(_)));
             return (obeys && notified == 0).then(|| Note::new("no CNPs", why));
         }
+        let by_switch = || matches!(self.where_pauses_begin(), Some((End::Switch(_), _)));
+        let is_off = |kind: &FaultKind| matches!(kind, FaultKind::EcnChanges { ecn: None, .. });
+        if !configured && network.faults_so_far().iter().any(|fault| is_off(&fault.kind)) {
+            let why = "no queue marks any more: a [[fault]] has turned marks off";
+            return Some(Note::new(about, why).change("take the [[fault]] of kind \"ecn\" out"));
+        }
         if !configured {
             let and_nic = if listens { "" } else { ", and nic.congestion = \"dcqcn\"" };
             let ecn = "give switch.ecn min_bytes, max_bytes and max_probability";
-            let note = Note::new(about, "no queue marks: there is no [switch.ecn]");
+            let note = Note::new(about, "no queue marks: no switch.ecn says so");
             let mut note = note.change(&format!("{ecn}{and_nic}"));
-            let by_switch = matches!(self.where_pauses_begin(), Some((End::Switch(_), _)));
-            if by_switch {
+            if by_switch() {
                 let mut set = vec!["switch.ecn={}".to_owned()];
                 set.extend((!listens).then(|| "nic.congestion=dcqcn".to_owned()));
                 note.remedies = vec![set];
@@ -370,11 +379,22 @@ impl Report<'_> {
                 Note::new(about, format!("chance marked none: {why}"))
                     .change("raise switch.ecn.max_probability, or lower max_bytes"),
             ),
-            None => Some(
-                Note::new(about, "no packet went through a queue that marks")
-                    .change("give switch.ecn.queues the queues of the workload's dscp"),
-            ),
+            None => {
+                let mut note = Note::new(about, "no packet went through a queue that marks")
+                    .change("give switch.ecn.queues the queues of the workload's dscp");
+                if let Some(queue) = self.longest_queue().filter(|_| by_switch()) {
+                    note.remedies = vec![vec![format!("switch.ecn.queues=[{queue}]")]];
+                }
+                Some(note)
+            }
         }
+    }
+
+    /// The queue that was longest at any port of a switch.
+    fn longest_queue(&self) -> Option<usize> {
+        let peaks = self.network.all_switch_counters().map(|(_, _, own)| own.queue_peak_bytes);
+        let all = peaks.flat_map(|peaks| peaks.into_iter().enumerate());
+        all.filter(|&(_, peak)| peak > 0).max_by_key(|&(_, peak)| peak).map(|(queue, _)| queue)
     }
 
     // ---- drops

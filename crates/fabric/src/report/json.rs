@@ -17,6 +17,7 @@ impl Report<'_> {
                 "change": note.change,
                 "remedies": note.remedies,
                 "tried": note.tried,
+                "untried": note.untried,
             })
         });
         let origin = if self.lab.is_some() { "lab" } else { "simulated" };

@@ -17,6 +17,7 @@ mod lab;
 mod page;
 mod replay;
 mod seeds;
+mod slow;
 mod tables;
 
 use core::cell::OnceCell;
@@ -32,8 +33,8 @@ pub use diagnosis::Note;
 pub(crate) use interval::{Interval, SEEDS_OF_AN_INTERVAL};
 pub(crate) use json::written;
 pub use lab::{LabRun, ProgramRun};
-pub use replay::marked;
 pub(crate) use page::capital;
+pub use replay::marked;
 pub use seeds::Seeds;
 
 use crate::counters::WatchdogCounters;
@@ -56,6 +57,8 @@ pub struct Report<'a> {
     lab: Option<&'a LabRun>,
     /// What was tried afterwards.
     trials: Vec<Trial>,
+    /// Remedies that change nothing here, or cannot be set.
+    moot: Vec<Vec<String>>,
     /// By flow: what a message takes alone in the network, once somebody has asked.
     alone: OnceCell<Vec<Option<Span>>>,
 }
@@ -63,8 +66,8 @@ pub struct Report<'a> {
 impl<'a> Report<'a> {
     /// A report of `network`, whose run ended with `verdict`.
     pub fn new(title: &'a str, network: &'a Network, verdict: &'a Verdict) -> Self {
-        let (trials, alone) = (Vec::new(), OnceCell::new());
-        Self { title, network, verdict, samples: None, lab: None, trials, alone }
+        let (trials, moot, alone) = (Vec::new(), Vec::new(), OnceCell::new());
+        Self { title, network, verdict, samples: None, lab: None, trials, moot, alone }
     }
 
     /// The same, with what was sampled.
@@ -399,6 +402,12 @@ impl<'a> Report<'a> {
     }
 }
 
+/// A remedy as it is typed.
+fn typed(remedy: &[String]) -> String {
+    let set: Vec<String> = remedy.iter().map(|set| format!("--set '{set}'")).collect();
+    set.join(" ")
+}
+
 fn write_note(text: &mut String, note: &Note) {
     *text += &wrapped("  finding      ", &format!("{}: {}", note.about, note.why), COLUMNS);
     if let Some(change) = &note.change {
@@ -407,11 +416,8 @@ fn write_note(text: &mut String, note: &Note) {
     for tried in &note.tried {
         *text += &wrapped("               ", &format!("tried: {tried}"), COLUMNS);
     }
-    if note.tried.is_empty() {
-        for remedy in &note.remedies {
-            let set: Vec<String> = remedy.iter().map(|set| format!("--set '{set}'")).collect();
-            *text += &wrapped("               ", &format!("to try: {}", set.join(" ")), COLUMNS);
-        }
+    for remedy in &note.untried {
+        *text += &wrapped("               ", &format!("to try: {}", typed(remedy)), COLUMNS);
     }
 }
 

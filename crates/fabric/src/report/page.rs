@@ -39,11 +39,13 @@ impl Report<'_> {
                 let change =
                     change.map_or_else(String::new, |change| format!(" To change it: {change}."));
                 let tried = note.tried.iter().map(|tried| format!(" Tried: {tried}."));
+                let untried = note.untried.iter();
+                let untried = untried.map(|remedy| format!(" To try: {}.", super::typed(remedy)));
                 page.add(&Block::Notice(&format!(
                     "{}: {}.{change}{}",
                     capital(&note.about),
                     note.why,
-                    tried.collect::<String>()
+                    tried.chain(untried).collect::<String>()
                 )));
             }
         }
