@@ -191,7 +191,7 @@ pub(crate) struct Compare {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// An HTML page with all of it, too
+    /// An HTML page with all of it, too; `.html` may be left out
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::panic;
+use std::path::{Path, PathBuf};
 
 use fabric::compare::{Comparison, Results};
 
@@ -17,8 +18,21 @@ pub(crate) fn run(arguments: &Compare) -> Result<(), Failure> {
     let variants: Result<Vec<Results>, String> = read.collect();
     panic::set_hook(hook);
     let comparison = Comparison::new(variants.map_err(|error| Failure::from_message(&error))?);
-    if let Some(path) = &arguments.output {
+    let page = arguments.output.as_deref().map(page_name);
+    if let Some(path) = &page {
         fs::write(path, comparison.page()).map_err(|error| cannot_write(path, error))?;
     }
-    print(&if arguments.json { comparison.json() } else { comparison.text() })
+    if arguments.json {
+        return print(&comparison.json());
+    }
+    let written = page.map_or_else(String::new, |path| format!("\nwritten  {}\n", path.display()));
+    print(&(comparison.text() + &written))
+}
+
+/// The name of a page: a browser shows one whose name says nothing as its source.
+fn page_name(path: &Path) -> PathBuf {
+    match path.extension() {
+        None if !path.is_dir() => path.with_extension("html"),
+        _ => path.to_owned(),
+    }
 }

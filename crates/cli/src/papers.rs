@@ -85,12 +85,14 @@ fn say(folder: Option<&Path>, name: &str, text: &str) -> Result<(), Failure> {
     print(text)?;
     let Some(folder) = folder else { return Ok(()) };
     let path = folder.join(format!("{name}.txt"));
-    fs::write(&path, text).map_err(|error| cannot_write(&path, error))
+    fs::write(&path, text).map_err(|error| cannot_write(&path, error))?;
+    print(&format!("\nwritten  {}\n", path.display()))
 }
 
 fn write(folder: &Path, name: &str, study: &Study, seed: u64) -> Result<(), Failure> {
-    let mut files =
-        vec![(format!("{name}.txt"), study.table()), (format!("{name}.html"), study.page(name))];
+    let page = format!("{name}.html");
+    let mut files = vec![(format!("{name}.txt"), study.table()), (page.clone(), study.page(name))];
+    let mut count = 0;
     let on_soft = study.soft.iter().flat_map(|soft| &soft.outcomes);
     let figures = |outcome: &'_ Outcome| outcome.figures.clone();
     let simulated = study.outcomes.iter().flat_map(figures).map(|figure| (figure, "true"));
@@ -102,10 +104,12 @@ fn write(folder: &Path, name: &str, study: &Study, seed: u64) -> Result<(), Fail
         let file = File::create(&path).map_err(|error| cannot_write(&path, error))?;
         let about = [("paper", name), ("seed", &seed.to_string()), ("simulated", is_simulated)];
         table.write_parquet(file, &about).map_err(|error| cannot_write(&path, error))?;
+        count += 1;
     }
+    count += files.len();
     for (name, text) in files {
         let path = folder.join(name);
         fs::write(&path, text).map_err(|error| cannot_write(&path, error))?;
     }
-    Ok(())
+    print(&format!("\nwritten  {count} files: see {}\n", folder.join(page).display()))
 }

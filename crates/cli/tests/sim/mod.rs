@@ -48,7 +48,7 @@ Incast of 31 under a leaf-spine (simulated)
   finding      source of pauses: leaf0, which paused spine1, which paused
                leaf1, which paused h8. leaf0 is the source: more comes there
                than its link to h0 takes (98 % used)
-  finding      no ECN: no queue marks: there is no [switch.ecn]
+  finding      no ECN: no queue marks: no switch.ecn says so
                change: give switch.ecn min_bytes, max_bytes and
                max_probability, and nic.congestion = "dcqcn"
                tried: switch.ecn={}, nic.congestion=dcqcn does not help:
@@ -270,7 +270,10 @@ fn sim_runs_several_scenarios_with_what_is_set_and_compare_holds_their_results_s
          hint: did you mean `message_bytes`?\n",
     );
     let compare = || ferroce().current_dir(folder.path()).arg("compare");
-    let assert = compare().args(["out/one", "out/two", "-o", "page.html"]).assert().success();
+    // A browser knows a page by its name.
+    let assert = compare().args(["out/one", "out/two", "-o", "page"]).assert().success();
+    let told = String::from_utf8_lossy(&assert.get_output().stdout).into_owned();
+    assert!(told.ends_with("\nwritten  page.html\n"), "{told}");
     assert_data_eq!(
         String::from_utf8_lossy(&assert.get_output().stdout).into_owned(),
         str![[r#"
@@ -303,6 +306,66 @@ hint: results are what `ferroce sim SCENARIO -o FOLDER` leaves behind
     let assert = compare().args(["out/one", "out/two"]).assert().code(125).stdout_eq("");
     let told = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
     assert!(told.starts_with("error: out/one/flows.parquet is damaged: "), "{told}");
+}
+
+/// An incast into a short lossy queue: what is lost at the end of a message waits for a timeout.
+const LOSSY: &str = r#"
+title = "Lossy"
+end_ms = 20
+[topology]
+shape = "single-switch"
+hosts = 17
+rate_gbps = 100
+[switch]
+lossless_priorities = []
+lossy_queue_bytes = 30_000
+[[workload]]
+kind = "incast"
+receiver = "h0"
+message_bytes = 200_000
+"#;
+
+#[test]
+fn sim_tries_what_takes_longer_than_a_run_that_only_waited() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("lossy.toml");
+    fs::write(&path, LOSSY).unwrap();
+    let sim = |more: &[&str]| {
+        let output = ferroce().arg("sim").arg(&path).args(more).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let told = sim(&[]);
+    assert!(told.contains("tried: switch.lossless_priorities=[3] helps: finished at "), "{told}");
+    let told = sim(&["--no-trials"]);
+    assert!(told.contains("to try: --set 'switch.lossless_priorities=[3]'"), "{told}");
+}
+
+/// Whether anywhere stands "1 to 2".
+fn has_interval(told: &str) -> bool {
+    told.match_indices(" to ")
+        .any(|(at, _)| told[..at].ends_with(|last: char| last.is_ascii_digit()))
+}
+
+#[test]
+fn sim_with_many_seeds_and_no_chance_says_that_they_are_one_draw() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let network = LOSSY.split("[switch]").next().unwrap();
+    let flow =
+        "[[workload]]\nkind = \"flow\"\nfrom = \"h1\"\nto = \"h0\"\nmessage_bytes = 200_000\n";
+    fs::write(path("flow.toml"), format!("{network}{flow}")).unwrap();
+    let sim = || ferroce().current_dir(folder.path()).args(["sim", "flow.toml", "--seeds", "8"]);
+    let assert = sim().args(["-o", "a"]).assert().success();
+    let told = String::from_utf8_lossy(&assert.get_output().stdout).into_owned();
+    // Not the seeds of the title.
+    let told = told.split_once('\n').unwrap().1.to_owned();
+    assert!(told.contains("  chance       none: each seed came to the same"), "{told}");
+    assert!(!has_interval(&told), "{told}");
+    sim().args(["-o", "b", "--set", "workload.message_bytes=100000"]).assert().success();
+    let compare = ferroce().current_dir(folder.path()).args(["compare", "a", "b"]).assert();
+    let told = String::from_utf8_lossy(&compare.success().get_output().stdout).into_owned();
+    assert!(told.contains("!  all seeds of A and of B came to the same"), "{told}");
+    assert!(!has_interval(&told), "{told}");
 }
 
 #[test]
@@ -586,7 +649,10 @@ fn papers_holds_a_claim_against_what_was_measured_and_writes_what_there_is_to_se
     let folder = TempDir::new().unwrap();
     let command = ferroce().args(["papers", "guo16", "figure-3", "-o"]).arg(folder.path());
     let assert = command.assert().success();
-    let table = String::from_utf8_lossy(&assert.get_output().stdout).into_owned();
+    let told = String::from_utf8_lossy(&assert.get_output().stdout).into_owned();
+    let (table, written) = told.split_once("\nwritten  ").unwrap();
+    let page = folder.path().join("guo16.html");
+    assert_eq!(written, format!("4 files: see {}\n", page.display()));
     let first =
         "guo16.dscp.pfc (3, figure 3): holds\n  paper     PCP is lost at the subnet boundary";
     assert!(table.starts_with(first), "{table}");
