@@ -1,9 +1,10 @@
 //! `cargo xtask mistakes`: makes each mistake of the book's chapter on debugging, and compares what comes of it
-//! with the chapter: the status, the log, the counter and the packets.
+//! with the chapter: the status, the log, the counter and the packets. And what else the chapter
+//! promises of programs that fail, and of valgrind.
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -32,14 +33,7 @@ pub(crate) fn run() -> Result<Tally> {
     let rows = rows(&chapter);
     let folder = tempfile::tempdir()?;
     let program = folder.path().join("mistakes");
-    run_command(
-        Command::new("cc")
-            .current_dir(root())
-            .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])
-            .arg(&program)
-            .args(SOURCES)
-            .arg("-libverbs"),
-    )?;
+    compile(&program, SOURCES)?;
     check_all_are_told(&program, &rows)?;
     let has_tshark = Command::new("tshark").arg("--version").output().is_ok();
     if !has_tshark {
@@ -56,7 +50,65 @@ pub(crate) fn run() -> Result<Tally> {
         }
     }
     println!("  {} of {} mistakes end as the chapter says", tally.passed, rows.len());
+    let more = [
+        ("rc_write, of whose packets none arrives: both ends end", both_ends_end(folder.path())),
+        ("valgrind has nothing to say of a program that opens a device", valgrind_is_content()),
+    ];
+    for (what, outcome) in more {
+        match outcome {
+            Ok(()) => {
+                println!("  {what}");
+                tally.passed += 1;
+            }
+            Err(why) => {
+                println!("  {} {what}: {why:#}", terminal::red("FAILED"));
+                tally.failed += 1;
+            }
+        }
+    }
     Ok(tally)
+}
+
+fn valgrind_is_content() -> Result<()> {
+    let mut command = ferroce();
+    command.args(["--", "valgrind", "--error-exitcode=9", "ibv_devinfo"]);
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "it ended with {}: {said}", output.status);
+    Ok(())
+}
+
+fn compile(program: &Path, sources: [&str; 2]) -> Result<()> {
+    run_command(
+        Command::new("cc")
+            .current_dir(root())
+            .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])
+            .arg(program)
+            .args(sources)
+            .arg("-libverbs"),
+    )
+}
+
+/// The first example's server ends when its client has failed, and both say why.
+fn both_ends_end(folder: &Path) -> Result<()> {
+    let program = folder.join("rc_write");
+    compile(&program, ["examples/c/rc_write.c", "examples/c/peer.c"])?;
+    let within = |command: &mut Command| {
+        let mut bounded = Command::new("timeout");
+        bounded.args(["--signal=KILL", "60"]).arg(command.get_program());
+        bounded.args(command.get_args()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        bounded.spawn()
+    };
+    let server = within(ferroce().arg("--").arg(&program))?;
+    let client = within(ferroce().args(["--faults", "drop", "--"]).arg(&program).arg("127.0.0.1"))?;
+    let (client, server) = (client.wait_with_output()?, server.wait_with_output()?);
+    let said = String::from_utf8_lossy(&client.stdout);
+    ensure!(client.status.code() == Some(1), "the client ended with {}: {said}", client.status);
+    ensure!(said.contains("written: transport retry counter exceeded"), "the client said {said}");
+    let said = String::from_utf8_lossy(&server.stderr);
+    ensure!(server.status.code() == Some(1), "the server ended with {}: {said}", server.status);
+    ensure!(said.contains("the other side ended"), "the server said {said}");
+    Ok(())
 }
 
 /// The rows of the table whose first column is a mistake.
