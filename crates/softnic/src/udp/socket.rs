@@ -26,6 +26,20 @@ const LOOPBACK: u32 = 1;
 /// The classic BPF instruction that ends a program with a constant.
 const BPF_RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
+/// A BPF program as the kernel is told of it, `sock_fprog`, whose padding is a field: a compiler leaves padding that
+/// is none as it was, and valgrind complains of it.
+#[repr(C)]
+struct NamedProgram {
+    len: u16,
+    padding: [u16; 3],
+    filter: *const libc::sock_filter,
+}
+
+const _: () = assert!(
+    size_of::<NamedProgram>() == size_of::<libc::sock_fprog>()
+        && mem::offset_of!(NamedProgram, filter) == mem::offset_of!(libc::sock_fprog, filter)
+);
+
 /// A bound socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
@@ -165,22 +179,15 @@ impl Socket {
 
     fn set_program(&self, option: c_int, program: &[libc::sock_filter]) -> io::Result<()> {
         let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // Zeroed as a whole: valgrind complains of padding that is not.
-        let mut named = MaybeUninit::<libc::sock_fprog>::zeroed();
-        let at = named.as_mut_ptr();
-        // SAFETY: both fields are in the room of `named`.
-        unsafe {
-            (&raw mut (*at).len).write(len);
-            (&raw mut (*at).filter).write(program.as_ptr().cast_mut());
-        }
+        let named = NamedProgram { len, padding: [0; 3], filter: program.as_ptr() };
         // SAFETY: the kernel reads the program, whose length is given and which lives long enough.
         check(unsafe {
             libc::setsockopt(
                 self.fd.as_raw_fd(),
                 libc::SOL_SOCKET,
                 option,
-                named.as_ptr().cast(),
-                size_of::<libc::sock_fprog>() as libc::socklen_t,
+                (&raw const named).cast(),
+                size_of::<NamedProgram>() as libc::socklen_t,
             )
         })?;
         Ok(())
