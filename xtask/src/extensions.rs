@@ -2,7 +2,7 @@
 //! reader to build, test and run it.
 //!
 //! It has the versions of dependencies that the workspace has, and its target directory, so that what the two share
-//! is built once.
+//! is built once. So has the crate that the book makes in an empty folder, of its blocks of code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,8 @@ const SCENARIOS: [(&str, &str); 3] = [
     ("two-choices.toml", "Web search over two choices"),
     ("parameter-server.toml", "parameter server, 14 workers, 2 servers"),
 ];
+
+const CHAPTER: &str = "docs/book/extending.md";
 
 fn folder() -> PathBuf {
     root().join("examples/extensions")
@@ -60,5 +62,69 @@ pub(crate) fn run() -> Result<Tally> {
         ensure!(Path::new(&folder).join("report.html").is_file(), "{file}: there is no report");
     }
     println!("  {} scenarios of examples/extensions run", SCENARIOS.len());
+    from_an_empty_folder().context(CHAPTER)?;
+    println!("  the crate that the book makes in an empty folder runs");
     Ok(tally)
+}
+
+/// Writes the files whose names stand in the first lines of the chapter's blocks into an empty folder, and runs what is
+/// there as the chapter does.
+fn from_an_empty_folder() -> Result<()> {
+    let chapter = fs::read_to_string(root().join(CHAPTER))?;
+    let folder = tempfile::tempdir()?;
+    for (name, text) in files(&chapter) {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().context("a file is in a folder")?)?;
+        // The reader's clone is beside the folder; ours is here.
+        fs::write(&path, text.replace("../ferroce/", &format!("{}/", root().display())))?;
+    }
+    fs::copy(root().join("Cargo.lock"), folder.path().join("Cargo.lock"))?;
+    // The profiles of the example, so that what both need is built once.
+    let example = fs::read_to_string(self::folder().join("Cargo.toml"))?;
+    let profiles = example.find("[profile.dev").context("the example has profiles")?;
+    let manifest = folder.path().join("Cargo.toml");
+    fs::write(&manifest, fs::read_to_string(&manifest)? + "\n" + &example[profiles..])?;
+    let here = || {
+        let mut command = cargo();
+        command.current_dir(folder.path()).env("CARGO_TARGET_DIR", target_dir());
+        command.args(["run", "--quiet", "--profile", "ci", "--", "sim"]);
+        command
+    };
+    let summary = output(here().arg("mine.toml"))?;
+    ensure!(summary.contains("flows        7 (7 finished, 0 failed)"), "{summary}");
+    let keys = output(here().args(["--keys", "nic.still"]))?;
+    ensure!(keys.contains("packets"), "{keys}");
+    Ok(())
+}
+
+/// The blocks of code of a page whose first line is a comment that names a file, each with its name.
+fn files(page: &str) -> Vec<(&str, &str)> {
+    let blocks = page.split("\n```").skip(1).step_by(2);
+    blocks
+        .filter_map(|block| {
+            let (_, text) = block.split_once('\n')?;
+            let first = text.lines().next()?;
+            let name = first.strip_prefix("// ").or_else(|| first.strip_prefix("# "))?;
+            let is_name = name.ends_with(".rs") || name.ends_with(".toml");
+            (is_name && !name.contains(' ')).then_some((name, text))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_blocks_that_begin_with_their_name() {
+        let page = "a\n```toml\n# one.toml\na = 1\n```\nb\n```sh\n# not this\n```\n```rust\n// src/two.rs\n```\n";
+        assert_eq!(
+            files(page),
+            [("one.toml", "# one.toml\na = 1"), ("src/two.rs", "// src/two.rs")]
+        );
+        let chapter = include_str!("../../docs/book/extending.md");
+        let names: Vec<&str> = files(chapter).iter().map(|(name, _)| *name).collect();
+        let three = ["src/still.rs", "src/hashed.rs", "src/chain.rs"];
+        assert_eq!(names, [&three[..], &["Cargo.toml", "src/main.rs", "mine.toml"]].concat());
+    }
 }
