@@ -598,7 +598,7 @@ message_bytes = 4_000_000
             let notes = report.notes().into_iter();
             notes.filter(|note| note.about == "no ECN").map(|note| note.untried).next().unwrap()
         };
-        assert_eq!(of_ecn(&report), [ecn.clone()]);
+        assert_eq!(of_ecn(&report), [["switch.ecn={}"]]);
         assert!(report.summary().contains("to try: --set 'switch.ecn={}'"));
         let trial = Trial { set: ecn.clone(), effect: report.effect() };
         let report = report.with_trials(vec![trial]);
