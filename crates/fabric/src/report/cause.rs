@@ -19,6 +19,7 @@ use transport::congestion::{Congestion, Settings};
 
 use super::Report;
 use super::diagnosis::Note;
+use crate::Verdict;
 use crate::network::LinkUse;
 use crate::topology::End;
 use crate::workload::Flow;
@@ -47,6 +48,8 @@ pub struct Effect {
     finished: Option<Time>,
     /// When it stopped.
     at: Time,
+    /// It stopped because queues waited for each other.
+    deadlocked: bool,
     completed: u64,
     goodput_gbps: f64,
     pauses: u64,
@@ -55,8 +58,11 @@ pub struct Effect {
 
 impl Effect {
     /// Whether it is better than `before`: a goodput that is 5 % higher, or one as high (within 5 %) with at most
-    /// half of the pauses and drops. Ours.
+    /// half of the pauses and drops. Ours. No goodput makes up for a deadlock.
     pub fn is_better(&self, before: &Self) -> bool {
+        if self.deadlocked != before.deadlocked {
+            return before.deadlocked;
+        }
         let troubles = [self, before].map(|effect| effect.pauses + effect.drops);
         let rate = self.goodput_gbps / before.goodput_gbps.max(f64::MIN_POSITIVE);
         rate >= 1.05 || rate >= 0.95 && troubles[1] > 0 && troubles[0] * 2 <= troubles[1]
@@ -64,7 +70,13 @@ impl Effect {
 
     /// What it came to, and what it was `before`.
     fn beside(&self, before: &Self) -> String {
-        let mut parts = vec![match (self.finished, before.finished) {
+        let mut parts = Vec::new();
+        match (self.deadlocked, before.deadlocked) {
+            (false, true) => parts.push(format!("no deadlock by {} (was one)", self.at)),
+            (true, false) => parts.push(format!("DEADLOCK at {} (was none)", self.at)),
+            _ => {}
+        }
+        parts.push(match (self.finished, before.finished) {
             (Some(now), Some(was)) => format!("finished at {now} (was {was})"),
             (Some(now), None) => format!("finished at {now} (was not by {})", before.at),
             (None, _) => {
@@ -73,7 +85,7 @@ impl Effect {
                     self.completed, self.at, before.completed
                 )
             }
-        }];
+        });
         parts.push(format!("{:.1} Gb/s (was {:.1})", self.goodput_gbps, before.goodput_gbps));
         for (what, now, was) in
             [("pause frames", self.pauses, before.pauses), ("drops", self.drops, before.drops)]
@@ -125,6 +137,7 @@ impl Report<'_> {
         Effect {
             finished: is_over.then(|| network.now()),
             at: network.now(),
+            deadlocked: matches!(self.verdict, Verdict::Deadlock(_)),
             completed: network.flows().iter().map(|flow| flow.completed).sum(),
             goodput_gbps: self.goodput_of().0,
             pauses: network.pause_frames(),
@@ -441,8 +454,8 @@ fn rate_timer_us(settings: Settings) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Network;
     use crate::scenario::Scenario;
-    use crate::{Network, Verdict};
 
     const RACK: &str = r#"
 end_ms = 20
@@ -567,6 +580,19 @@ message_bytes = 4_000_000
         let (note, helps) = tried(INCAST, &["nic.congestion=dcqcn", late]);
         assert_eq!(note.about, "PFC before ECN");
         assert_eq!(helps, [false], "{note:?}");
+    }
+
+    #[test]
+    fn no_goodput_makes_up_for_a_deadlock() {
+        let (_, flows) = told(INCAST, &[]);
+        let dead =
+            Effect { deadlocked: true, goodput_gbps: flows.goodput_gbps * 2.0, ..flows.clone() };
+        assert!(flows.is_better(&dead) && !dead.is_better(&flows));
+        let set = vec!["switch.incomplete_arp=drop".to_owned()];
+        let said = Trial { set: set.clone(), effect: flows.clone() }.said(&dead);
+        assert!(said.starts_with("switch.incomplete_arp=drop helps: no deadlock by "), "{said}");
+        let said = Trial { set, effect: dead }.said(&flows);
+        assert!(said.contains(" does not help: DEADLOCK at "), "{said}");
     }
 
     #[test]
