@@ -166,6 +166,11 @@ impl WatchdogCounters {
     }
 }
 
+/// The memory that the groups of a switch share.
+pub const POOL_SIZE: &str = "SAI_BUFFER_POOL_ATTR_SIZE";
+/// The most that was used of it.
+pub const POOL_PEAK: &str = "SAI_BUFFER_POOL_STAT_WATERMARK_BYTES";
+
 /// What one port of a switch has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PortCounters {

@@ -6,7 +6,10 @@ use std::fs::File;
 use std::panic;
 use std::path::Path;
 
-use ops::watch::{Event, PortName, PortSample, Raw, Role, Sample, Settings, Watch, simulated};
+use fabric::counters::{POOL_PEAK, POOL_SIZE};
+use ops::watch::{
+    Event, PoolSample, PortName, PortSample, Raw, Role, Sample, Settings, Watch, simulated,
+};
 use telemetry::{Cell, Column, Table};
 
 use crate::failure::Failure;
@@ -15,6 +18,12 @@ use crate::failure::Failure;
 const POLL: Duration = Duration::from_micros(250);
 
 pub(super) fn read(raw: &mut Raw, folder: &Path) -> Result<(), Failure> {
+    read_with_pools(raw, folder).map(drop)
+}
+
+/// The buffers of switches, which are of no port, are returned.
+fn read_with_pools(raw: &mut Raw, folder: &Path) -> Result<BTreeMap<String, PoolSample>, Failure> {
+    let mut pools: BTreeMap<String, PoolSample> = BTreeMap::new();
     let columns = ["kind", "node", "neighbour", "counter", "value"];
     table(folder, "counters.parquet", &columns, |cells| {
         if let [
@@ -26,23 +35,36 @@ pub(super) fn read(raw: &mut Raw, folder: &Path) -> Result<(), Failure> {
         ] = *cells
         {
             let neighbour = if let Cell::Text(neighbour) = neighbour { neighbour } else { "" };
-            simulated::read(raw, kind, node, neighbour, counter, u64::try_from(value).unwrap_or(0));
+            let value = u64::try_from(value).unwrap_or(0);
+            if kind == "switch" && neighbour.is_empty() {
+                let pool = pools.entry(node.to_owned()).or_default();
+                match counter {
+                    POOL_SIZE => pool.size_bytes = Some(value),
+                    POOL_PEAK => pool.peak_bytes = Some(value),
+                    _ => {}
+                }
+                return;
+            }
+            simulated::read(raw, kind, node, neighbour, counter, value);
         }
     })?;
     simulated::join(raw);
-    Ok(())
+    Ok(pools)
 }
 
 /// Watches a run again by its samples: what is found when, and what is so at its end. Times of the detectors are scaled
 /// to its length, since milliseconds are simulated.
 ///
-/// Its samples have queues, bytes and pauses, but no frames: storms and deadlocks are found, slow receivers are not.
+/// Its samples have queues, bytes and how long ports were paused. How many pause frames there were, and watermarks, only
+/// its counters say, at the end of the run: frames are spread over the time that a port was paused, and watermarks are taken
+/// to be those of the end.
 pub(crate) fn replay(
     folder: &Path,
     settings: &Settings,
 ) -> Result<(Watch, Vec<(Duration, Event)>), Failure> {
     let mut raw = Raw::default();
-    read(&mut raw, folder)?;
+    let pools = read_with_pools(&mut raw, folder)?;
+    let counted = raw.sample();
     let of_switch = |name: &str| {
         raw.ports().iter().any(|(at, port)| port.role == Role::Switch && at.device == name)
     };
@@ -74,15 +96,22 @@ pub(crate) fn replay(
     })?;
     // Thousandths, as the scenarios' storms last milliseconds where real ones last seconds.
     let mut watch = Watch::new(Settings { poll: POLL, ..settings.clone().scaled(1e-3) });
-    let mut sample = Sample::default();
+    let mut sample = Sample { pools, ..Sample::default() };
+    let mut in_all: BTreeMap<(PortName, usize), i64> = BTreeMap::new();
+    for (port, queue, [_, _, paused]) in rows.values().flatten() {
+        *in_all.entry((port.clone(), *queue)).or_default() += paused;
+    }
     for (port, _, _) in rows.values().flatten() {
         let role = |name: &str| roles.get(name).copied().unwrap_or_default();
         if role(&port.device) == Role::Switch {
             let peer = Some((port.port.clone(), role(&port.port)));
             let mut at = PortSample { role: Role::Switch, peer, ..PortSample::default() };
-            for queue in &mut at.queues {
+            let totals = counted.ports.get(port).map(|port| port.queues).unwrap_or_default();
+            for (queue, total) in at.queues.iter_mut().zip(totals) {
                 (queue.sent_packets, queue.waiting_bytes, queue.paused_us) =
                     (Some(0), Some(0), Some(0));
+                (queue.pauses_received, queue.pauses_sent) = (Some(0), Some(0));
+                queue.group_peak_bytes = total.group_peak_bytes;
             }
             sample.ports.entry(port.clone()).or_insert(at);
         }
@@ -94,10 +123,21 @@ pub(crate) fn replay(
     let mut due = POLL;
     for (time, rows) in rows {
         for (port, queue, [sent, queued, paused]) in rows {
-            let Some(at) = sample.ports.get_mut(&port) else { continue };
-            let at = &mut at.queues[queue];
-            let sum = paused_ps.entry((port, queue)).or_default();
+            let key = (port, queue);
+            let sum = paused_ps.entry(key.clone()).or_default();
             *sum += paused;
+            let part = *sum as f64 / in_all.get(&key).copied().unwrap_or(0).max(1) as f64;
+            let port = key.0;
+            // Who stops this port has sent as many as it has received.
+            let peer = PortName::new(&port.port, &port.device);
+            if let Some(at) = sample.ports.get_mut(&peer) {
+                let total = counted.ports.get(&peer).and_then(|at| at.queues[queue].pauses_sent);
+                at.queues[queue].pauses_sent = Some(spread(total, part));
+            }
+            let Some(at) = sample.ports.get_mut(&port) else { continue };
+            let total = counted.ports.get(&port).and_then(|at| at.queues[queue].pauses_received);
+            let at = &mut at.queues[queue];
+            at.pauses_received = Some(spread(total, part));
             at.paused_us = u64::try_from(*sum / 1_000_000).ok();
             at.waiting_bytes = u64::try_from(queued).ok();
             // Whether anything was sent is what counts.
@@ -112,6 +152,11 @@ pub(crate) fn replay(
         events.extend(watch.look(at, &sample).into_iter().map(|event| (at, event)));
     }
     Ok((watch, events))
+}
+
+/// The part of a total that there was by a time.
+fn spread(total: Option<u64>, part: f64) -> u64 {
+    (total.unwrap_or(0) as f64 * part.clamp(0.0, 1.0)) as u64
 }
 
 /// Gives `row` the cells of `columns` of every row.

@@ -16,7 +16,7 @@ use ops::watch::{Event, Finding, Row, Sample, Settings, StormRule, Watch, rates,
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Status};
-use crate::output::{cannot_write, print};
+use crate::output::{cannot_write, print, print_lines};
 use crate::sources::{self, Sources};
 use hook::Hook;
 
@@ -287,7 +287,10 @@ fn history(arguments: &Look, events: &[(Duration, Event)]) -> Result<u64, Failur
             text += &format!("{:>12}  {word:<5}  {finding}\n", rows::time(*at));
         }
     }
-    print(&text)?;
+    match arguments.json {
+        true => print(&text)?,
+        false => print_lines(&text)?,
+    }
     Ok(found)
 }
 

@@ -478,3 +478,23 @@ fn a_hook_is_told_unless_it_is_to_act() {
         assert_eq!(fs::read_to_string(&told).ok().as_deref(), expected);
     }
 }
+
+#[test]
+fn watch_finds_slow_receivers_and_early_pauses_in_what_a_simulation_wrote() {
+    for (scenario, expected) in [
+        ("slow-receiver", Some("found  slow-receiver h1, priority 3: ")),
+        ("alpha", Some("found  early-pauses leaf2, priority 3: ")),
+        ("incast", None),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let file = format!("{}/../../scenarios/{scenario}.toml", env!("CARGO_MANIFEST_DIR"));
+        ferroce().args(["sim", &file, "--no-trials", "-o"]).arg(folder.path()).assert().success();
+        let assert = ferroce().args(["watch", "--from"]).arg(folder.path()).assert();
+        let said = String::from_utf8_lossy(&assert.get_output().stdout).into_owned();
+        let found: Vec<&str> = said.lines().filter(|line| line.contains("  found  ")).collect();
+        match expected {
+            None => assert!(found.is_empty(), "{said}"),
+            Some(what) => assert!(found.len() == 1 && found[0].contains(what), "{said}"),
+        }
+    }
+}

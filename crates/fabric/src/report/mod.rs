@@ -523,6 +523,7 @@ mod tests {
         let counters = report.counters().to_csv();
         assert!(counters.contains("switch,s0,h2,SAI_QUEUE_STAT_PACKETS:3,2048\n"), "{counters}");
         assert!(counters.contains("nic,h0,,sent_bytes,1048576\n"), "{counters}");
+        assert!(counters.contains("switch,s0,,SAI_BUFFER_POOL_ATTR_SIZE,"), "{counters}");
         assert!(counters.contains("nic,h0,,rx_prio3_pause,"), "{counters}");
         assert!(counters.contains("nic,h0,,tx_prio3_packets,1024\n"), "{counters}");
         let sampled = report.samples().unwrap();

@@ -4,7 +4,7 @@ use telemetry::{Cell, Table};
 
 use super::Report;
 use super::hops::Layers;
-use crate::counters::Counters;
+use crate::counters::{Counters, POOL_PEAK, POOL_SIZE};
 use crate::network::{Choice, FlowPath};
 use crate::record::Samples;
 use crate::scenario::variants;
@@ -102,7 +102,7 @@ impl Report<'_> {
     }
 
     /// Every counter that is not zero: of ports of switches under the names of SAI, of NICs under
-    /// those of Linux (`hw_counters`, `ethtool -S`).
+    /// those of Linux (`hw_counters`, `ethtool -S`); and of each switch what its groups share, which is of no port.
     pub fn counters(&self) -> Table {
         let mut table = Table::new("counters")
             .texts("kind")
@@ -119,6 +119,22 @@ impl Report<'_> {
             for (counter, value) in port.named().iter().filter(|(_, value)| *value > 0) {
                 let node = port.node.as_str().into();
                 table.push([port.kind().into(), node, neighbour, counter.into(), (*value).into()]);
+            }
+        }
+        let topology = self.network.topology();
+        for switch in 0..topology.switches.len() as u32 {
+            let size = u64::from(self.network.shared_bytes(switch).unwrap_or(0));
+            let peak = size.saturating_sub(self.network.least_free_bytes(switch));
+            let of = topology.name(End::Switch(switch));
+            for (counter, value) in [(POOL_SIZE, size), (POOL_PEAK, peak)] {
+                // They are of no port.
+                table.push([
+                    "switch".into(),
+                    of.into(),
+                    Cell::Missing,
+                    counter.into(),
+                    value.into(),
+                ]);
             }
         }
         table
