@@ -150,7 +150,7 @@ command = "true"
         problems(&report).contains("client waits for server, which has ended before it was ready")
     );
     let report = run("[[program]]\nname = \"long\"\ncommand = \"sleep 60\"\n", 50);
-    assert!(problems(&report).contains("it was interrupted"));
+    assert!(report.runs.is_empty(), "what was interrupted says nothing: {}", problems(&report));
 }
 
 #[test]

@@ -234,7 +234,6 @@ impl Stage<'_> {
                 break;
             }
             if stops() {
-                self.run.problems.push("it was interrupted".to_owned());
                 break;
             }
             if self.begin.elapsed() > limit {
