@@ -21,14 +21,14 @@
 use core::fmt;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use rdma::{Gid, QpState, QpType, Qpn};
 
 use crate::host::counters::{self, ProcessCounters};
-use crate::host::runtime;
+pub use crate::host::run_folder::Folder;
 
 /// The variable that names the folder.
 pub const VARIABLE: &str = "FERROCE_STATS";
@@ -137,18 +137,6 @@ pub(crate) fn keep(counters: &Path) {
     if let Err(error) = fs::hard_link(counters, &name) {
         tracing::warn!(%error, "this run's counters are not kept: {VARIABLE} is on another file system");
     }
-}
-
-/// Makes a folder for the run of one program.
-///
-/// # Errors
-/// What the kernel said.
-pub fn begin() -> io::Result<PathBuf> {
-    let folder = runtime::directory()?.join(format!("stats-{}", std::process::id()));
-    // Of an earlier process with our ID, which was killed before it could remove it.
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir(&folder)?;
-    Ok(folder)
 }
 
 /// Reads what the processes of a program have left in `folder`, by their IDs.

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
-use softnic::journal::{self, Process};
+use softnic::journal::{self, Folder, Process};
 
 use crate::failure::{Failure, Status};
 use crate::output::cannot_write;
@@ -71,13 +71,13 @@ pub(crate) fn run(
     program: &[OsString],
     target: &Target,
 ) -> Result<(), Failure> {
-    let folder = journal::begin()
+    let folder = Folder::begin()
         .map_err(|error| Failure::new(format!("cannot keep what the program does: {error}")))?;
-    command.env(journal::VARIABLE, &folder);
+    command.env(journal::VARIABLE, folder.path());
     let began = Instant::now();
     let ended = command.spawn().and_then(wait);
-    let processes = journal::read(&folder);
-    let _ = fs::remove_dir_all(&folder);
+    let processes = journal::read(folder.path());
+    drop(folder);
     let status = ended.map_err(|error| {
         let name = program.first().map(|name| name.display().to_string()).unwrap_or_default();
         Failure::new(format!("cannot run {name}: {error}")).status(Status::CannotRun)

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   counters/<process>-...          nobody holds its lock: its NIC has gone
+//!   stats-<process>                 nor its: `ferroce run --stats` has gone
 //!   slots-<netns>                   nobody holds any lock of it: all NICs of that network namespace have gone,
 //!   group-, ports-, credits-,       and with it go these
 //!   rings-, handover-<netns>-...
@@ -20,6 +21,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use crate::host::mailbox::{HANDOVER, RINGS};
+use crate::host::run_folder::{self, PREFIX};
 use crate::host::runtime;
 use crate::limits::SWEEP_INTERVAL;
 use crate::sys;
@@ -34,6 +36,9 @@ const SWEPT: &str = "swept";
 pub(crate) fn sweep() {
     if let Some(directory) = runtime::existing() {
         remove_counters(&directory);
+        for name in names(&directory).filter(|name| name.starts_with(PREFIX)) {
+            run_folder::remove_unattended(&directory.join(name));
+        }
         for namespace in namespaces(&directory) {
             if !remove_unused(&directory, namespace) {
                 let _ = remove_mailboxes(&directory, namespace);
@@ -236,6 +241,25 @@ mod tests {
         let third = open("127.0.136.102");
         drop((second, third));
         assert_eq!(leftovers(&none), [""; 0]);
+    }
+
+    #[test]
+    fn the_folder_of_a_run_goes_when_nobody_looks_after_it() {
+        let attended = run_folder::Folder::begin().unwrap();
+        let left = runtime::directory().unwrap().join(format!("{PREFIX}killed"));
+        let _ = fs::create_dir(&left);
+        fs::write(left.join("4711.journal"), "gone\t0x18edea\n").unwrap();
+        sweep();
+        assert!(left.exists(), "it may not be locked yet");
+        for folder in [attended.path(), &left] {
+            let made = std::time::SystemTime::now() - core::time::Duration::from_secs(60);
+            File::open(folder).unwrap().set_modified(made).unwrap();
+        }
+        sweep();
+        assert!(attended.path().exists() && !left.exists());
+        let path = attended.path().to_owned();
+        drop(attended);
+        assert!(!path.exists());
     }
 
     #[test]

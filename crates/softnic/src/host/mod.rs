@@ -9,5 +9,6 @@ pub(crate) mod leftovers;
 pub(crate) mod mailbox;
 pub(crate) mod ports;
 pub(crate) mod registry;
+pub(crate) mod run_folder;
 pub(crate) mod runtime;
 pub(crate) mod steering;
