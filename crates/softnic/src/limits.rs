@@ -95,6 +95,9 @@ pub(crate) const PAUSE_MAX: Span = Span::from_ms(200);
 pub(crate) const SYSFS_DAYS: u64 = 7;
 /// How long an acknowledgement may wait for a request to travel with.
 pub(crate) const ACK_DELAY: Span = Span::from_us(100);
+/// For how long a request that finds no receive is sent again without counting: programs that allow no RNR retry post receives
+/// when they are woken, which on a busy machine takes milliseconds.
+pub(crate) const NOT_READY_GRACE: Span = Span::from_ms(5);
 /// How late the progress thread may send a paced packet without loss of rate: a wake-up on a busy machine
 /// takes as long.
 pub(crate) const PACE_SLACK: Span = Span::from_us(100);

@@ -6,14 +6,14 @@
 
 mod selective;
 
-use rdma::{CompletionStatus, Memory, Operation, Psn, QpState, Time};
+use rdma::{CompletionStatus, Memory, Operation, Psn, QpState, Span, Time};
 use wire::aeth::{self, NakCode, Syndrome, rnr_delay};
 use wire::opcode::Operation as Response;
 use wire::roce;
 
 use crate::adapter::Adapter;
 use crate::arrival::Carried;
-use crate::limits::RNR_RETRY_INFINITE;
+use crate::limits::{NOT_READY_WAIT_MIN, RNR_RETRY_INFINITE};
 use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
 use crate::region;
@@ -293,14 +293,19 @@ impl Qp {
             return;
         }
         let resume = self.resume_at(adapter);
+        let grace = self.not_ready_grace(now, adapter);
         let requester = &mut self.requester;
+        let mut wait = rnr_delay(timer);
         if self.attributes.rnr_retry != RNR_RETRY_INFINITE {
-            let Some(left) = requester.rnr_retries_left.checked_sub(1) else {
-                adapter.stats.retry_rnr_exceeded_err += 1;
-                self.fail_oldest(CompletionStatus::RnrRetryExceeded, adapter);
-                return;
-            };
-            requester.rnr_retries_left = left;
+            match (requester.rnr_retries_left.checked_sub(1), grace) {
+                (Some(left), _) => requester.rnr_retries_left = left,
+                (None, Some(sooner)) => wait = sooner.min(wait),
+                (None, None) => {
+                    adapter.stats.retry_rnr_exceeded_err += 1;
+                    self.fail_oldest(CompletionStatus::RnrRetryExceeded, adapter);
+                    return;
+                }
+            }
         }
         requester.unacked = resume;
         requester.again = Again::NotReady;
@@ -309,7 +314,19 @@ impl Qp {
         for timer in [Timer::Retransmit, Timer::Overtaken, Timer::Probe] {
             self.timers.stop(timer);
         }
-        self.timers.set(Timer::RnrRetry, now + rnr_delay(timer));
+        self.timers.set(Timer::RnrRetry, now + wait);
+    }
+
+    /// When the oldest request, for which no receive is posted, is sent again beyond the retries of the program, each time
+    /// after twice as long; `None` once its grace is over ([`crate::Config::not_ready_grace`]).
+    fn not_ready_grace(&mut self, now: Time, adapter: &Adapter) -> Option<Span> {
+        let requester = &mut self.requester;
+        let first = requester.refused.filter(|(psn, _)| *psn == requester.unacked);
+        let (_, since) = *requester.refused.insert(first.unwrap_or((requester.unacked, now)));
+        let is_soft = !self.attributes.between_hosts || requester.scoreboard.is_some();
+        let waited = now.since(since);
+        let has_grace = is_soft && waited < adapter.config.not_ready_grace;
+        has_grace.then_some(waited.max(NOT_READY_WAIT_MIN))
     }
 
     fn read_response<M: Memory>(

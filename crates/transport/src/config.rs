@@ -54,6 +54,10 @@ pub struct Config {
     /// How long an acknowledgement may wait for a request to travel with, where the application
     /// has been seen to answer messages with messages. Zero sends each at once.
     pub ack_delay: Span,
+    /// A request that finds no receive posted is sent again for so long, whatever number of RNR retries the program
+    /// allows, if the peer is a soft NIC as far as is known: on the same host, or one that signs its packets. So
+    /// a program that was just woken has time to post it, as it has where a network takes longer. Zero fails at once.
+    pub not_ready_grace: Span,
     /// How often a queue pair repeats its last acknowledgement when it is destroyed. Otherwise a
     /// peer that lost it would ask a queue pair that is gone, and its message would fail.
     pub final_acknowledgements: u8,
@@ -138,6 +142,7 @@ impl Default for Config {
             ack_interval_packets: 16,
             coalesce_acks: true,
             ack_delay: Span::ZERO,
+            not_ready_grace: Span::ZERO,
             final_acknowledgements: 0,
             congestion: Congestion::None,
             notification: Some(Notification::default()),

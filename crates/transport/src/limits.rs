@@ -43,6 +43,8 @@ pub const PACKET_OVERHEAD_BYTES: u64 = 256;
 pub(crate) const ACK_BEHIND_PACKETS: u32 = 64;
 /// The retry counts mean "for ever" at this value (`rnr_retry` only).
 pub(crate) const RNR_RETRY_INFINITE: u8 = 7;
+/// After how long a request for which no receive was posted is sent again first, where the program allows no retry.
+pub(crate) const NOT_READY_WAIT_MIN: Span = Span::from_us(50);
 
 /// Selective repeat: packets, counted from the missing one, that a role of a queue pair may keep
 /// out of order. It divides the number of PSNs, and 16 bits of an acknowledgement hold it.

@@ -31,6 +31,8 @@ pub(super) enum Kind {
     Pair,
     /// qperf: its server, then a client that runs the tests of the row and ends the server.
     Qperf,
+    /// fio: a server that reads, and checks if told to, then a client that writes. Options of its engine come behind it.
+    Fio,
     /// One process, or a server and a client, that ignore devices on loopback.
     Elsewhere {
         /// Whether there is a server.
@@ -120,6 +122,16 @@ impl Row {
         let words: &[&str] = if self.example().is_some() || matches!(self.kind, Kind::Group { .. })
         {
             &[]
+        } else if self.kind == Kind::Fio {
+            &[
+                "--name=verbs",
+                "--ioengine=rdma",
+                "--bs=64k",
+                "--size=20m",
+                "--iodepth=8",
+                "--port",
+                port,
+            ]
         } else if let Kind::Cm { port: fixed, .. } = self.kind {
             if fixed.is_none() { &["-p", port] } else { &[] }
         } else if self.kind == Kind::Qperf {
@@ -178,6 +190,10 @@ const CONNECTED: &[(&str, Kind, Expect)] = &[
     ("rdma_xserver -c r", XSERVER, Expect::Texts(&["rdma_xclient: end 0"])),
     ("rdma_xserver -c x", XSERVER, Expect::Texts(&["rdma_xclient: end 0"])),
     (QPERF_TESTS, Kind::Qperf, Expect::Texts(&["latency  =", "bw  =", "msg_rate  =", "quit:"])),
+    ("fio --verb=write", Kind::Fio, Expect::Texts(FIO_ENDS)),
+    ("fio --verb=read", Kind::Fio, Expect::Texts(FIO_ENDS)),
+    ("fio --verb=send", Kind::Fio, Expect::Texts(FIO_ENDS)),
+    ("fio --verb=send --verify=crc32c", Kind::Fio, Expect::Texts(FIO_ENDS)),
     ("ib_send_bw -R -F", PERFTEST_CM, Expect::Results),
     ("ib_send_lat -R -F -c UD", PERFTEST_CM, Expect::Results),
     ("ib_write_bw -R -F -q 4", PERFTEST_CM, Expect::Results),
@@ -203,6 +219,8 @@ const XSERVER: Kind =
 /// address by LID without a GID, which no RoCE device takes.
 const QPERF_TESTS: &str = "qperf rc_lat rc_bw rc_bi_bw rc_rdma_read_lat rc_rdma_read_bw \
      rc_rdma_write_lat rc_rdma_write_bw rc_rdma_write_poll_lat ver_rc_compare_swap ver_rc_fetch_add";
+/// fio gives both sides an RNR retry count of 0.
+const FIO_ENDS: &[&str] = &["err= 0", "io=20.0MiB"];
 const MCKEY: Kind = Kind::Group {
     receiver: &["-m", GROUP, "-b", "127.0.0.1"],
     sender: &["-s", "-m", GROUP, "-b", "127.0.0.1"],
@@ -312,6 +330,10 @@ pub(super) const QUICK: &[&str] = &[
     "rdma_xserver -c x",
     "qperf rc_lat rc_bw rc_bi_bw rc_rdma_read_lat rc_rdma_read_bw rc_rdma_write_lat \
      rc_rdma_write_bw rc_rdma_write_poll_lat ver_rc_compare_swap ver_rc_fetch_add",
+    "fio --verb=write",
+    "fio --verb=read",
+    "fio --verb=send",
+    "fio --verb=send --verify=crc32c",
     "ib_send_bw -R -F",
     "ib_send_lat -R -F -c UD",
     "ib_write_bw -R -F -q 4",

@@ -234,7 +234,8 @@ fn run_row(lab: &Lab, choice: &Choice, row: &Row) -> Result<Result<(), String>> 
         | Kind::Elsewhere { .. }
         | Kind::Cm { .. }
         | Kind::Group { .. }
-        | Kind::Qperf => pair(lab, &flags, choice, row, deadline),
+        | Kind::Qperf
+        | Kind::Fio => pair(lab, &flags, choice, row, deadline),
     }
 }
 
@@ -281,8 +282,9 @@ fn pair(
     let port = row.fixed_port().map_or_else(free_port, Ok)?;
     let family = family_words(row, &port.to_string());
     let mut words = program(lab, row)?;
-    // The server does not get them.
-    let tests = if row.kind == Kind::Qperf { words.split_off(1) } else { Vec::new() };
+    // qperf's server does not get them, and fio wants its engine before them.
+    let own =
+        if matches!(row.kind, Kind::Qperf | Kind::Fio) { words.split_off(1) } else { Vec::new() };
     words.extend(family);
     words.extend(choice.shorter(row).iter().map(|&word| word.to_owned()));
     let mut client_words = words.clone();
@@ -303,8 +305,13 @@ fn pair(
         }
         Kind::Qperf => {
             client_words.extend(["-t", "1", "-cm1", lab.address()].map(str::to_owned));
-            client_words.extend(tests);
+            client_words.extend(own);
             client_words.push("quit".to_owned());
+        }
+        Kind::Fio => {
+            words.extend(own.iter().cloned().chain(["--rw=read".to_owned()]));
+            client_words.extend(own);
+            client_words.extend(["--rw=write".to_owned(), format!("--hostname={}", lab.address())]);
         }
         Kind::Group { receiver, sender } => {
             words.extend(receiver.iter().map(|word| told(word)));
@@ -319,7 +326,7 @@ fn pair(
 
     let mut server = lab.start("server", command(lab, flags, row, &words))?;
     let listens = match row.kind {
-        Kind::Cm { .. } => server.listens_for_cm(port, deadline)?,
+        Kind::Cm { .. } | Kind::Fio => server.listens_for_cm(port, deadline)?,
         Kind::Group { .. } => server.has_joined(&lab.group(), port, deadline)?,
         _ => server.listens(port, deadline)?,
     };

@@ -28,9 +28,9 @@ use crate::attachment::membership::Membership;
 use crate::congestion::CongestionSettings;
 use crate::fork::Nics;
 use crate::limits::{
-    ACK_DELAY, ACK_INTERVAL_PACKETS, COMM_ID_SHIFT, FINAL_ACKNOWLEDGEMENTS, OUT_OF_ORDER_BYTES,
-    OUT_OF_ORDER_PACKETS, PACE_SLACK, REFILL_BYTES, REFILL_BYTES_BETWEEN_HOSTS, SENDER_WAIT,
-    SLOT_SHIFT, WINDOW_BYTES,
+    ACK_DELAY, ACK_INTERVAL_PACKETS, COMM_ID_SHIFT, FINAL_ACKNOWLEDGEMENTS, NOT_READY_GRACE,
+    OUT_OF_ORDER_BYTES, OUT_OF_ORDER_PACKETS, PACE_SLACK, REFILL_BYTES, REFILL_BYTES_BETWEEN_HOSTS,
+    SENDER_WAIT, SLOT_SHIFT, WINDOW_BYTES,
 };
 use crate::memory::device::DeviceMemory;
 use crate::memory::guard;
@@ -126,6 +126,7 @@ impl Nic {
             refill_bytes: REFILL_BYTES,
             ack_interval_packets: ACK_INTERVAL_PACKETS,
             ack_delay: ACK_DELAY,
+            not_ready_grace: NOT_READY_GRACE,
             final_acknowledgements: FINAL_ACKNOWLEDGEMENTS,
             recovery: options.recovery,
             congestion,

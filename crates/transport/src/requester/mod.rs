@@ -240,6 +240,8 @@ pub(crate) struct Requester {
     pub(crate) asked_at: Time,
     pub(crate) retries_left: u8,
     pub(crate) rnr_retries_left: u8,
+    /// The `unacked` for which no receive was posted last, and when that was learnt first.
+    pub(crate) refused: Option<(Psn, Time)>,
     /// The `unacked` for which the cursor has been moved back already.
     pub(crate) gone_back_for: Option<Psn>,
     /// ACK timeouts in a row, without any progress between them.

@@ -184,6 +184,55 @@ fn rnr_retries_are_counted_out() {
     assert_eq!(pair.nodes[1].endpoint.stats().send_rnr_err, 3);
 }
 
+/// The first node sends, and its program allows no RNR retry.
+fn without_rnr_retries(between_hosts: bool) -> Pair {
+    let config = Config { not_ready_grace: Span::from_ms(5), ..Config::default() };
+    let mut pair = Pair::new(config);
+    pair.connect(QpType::Rc, [None, None], |change| {
+        if change.rnr_retry.is_some() {
+            change.rnr_retry = Some(0);
+        }
+        if change.path_mtu.is_some() {
+            change.between_hosts = Some(between_hosts);
+        }
+    });
+    for id in 0..3 {
+        let from = pair.nodes[0].sge(0, 5_000);
+        pair.post(0, id, Pair::send(), &[from]);
+    }
+    pair
+}
+
+#[test]
+fn a_receive_that_is_posted_soon_is_waited_for_without_retries() {
+    let mut pair = without_rnr_retries(false);
+    for id in 10..13 {
+        pair.drive_for(Span::from_us(900));
+        let to = pair.nodes[1].sge(0, 5_000);
+        pair.post_recv(1, id, &[to]);
+    }
+    pair.drive();
+    let ok = CompletionStatus::Success;
+    assert_eq!(statuses(&mut pair.nodes[0]), [(0, ok), (1, ok), (2, ok)]);
+    assert_eq!(statuses(&mut pair.nodes[1]), [(10, ok), (11, ok), (12, ok)]);
+    // After 50, 50, 100, 200, 400 and 800 us, or a little more.
+    let refused = pair.nodes[1].endpoint.stats().send_rnr_err;
+    assert!((10..=18).contains(&refused), "{refused}");
+}
+
+#[test]
+fn a_receive_that_does_not_come_is_not_waited_for_longer_than_the_grace() {
+    let mut pair = without_rnr_retries(false);
+    pair.drive_for(Span::from_us(4_900));
+    assert_eq!(statuses(&mut pair.nodes[0]), []);
+    pair.drive_for(Span::from_us(5_200));
+    assert_eq!(statuses(&mut pair.nodes[0])[0], (0, CompletionStatus::RnrRetryExceeded));
+    // To a peer on another host of which nothing is known all is as the standard says.
+    let mut pair = without_rnr_retries(true);
+    pair.drive_for(Span::from_us(100));
+    assert_eq!(statuses(&mut pair.nodes[0])[0], (0, CompletionStatus::RnrRetryExceeded));
+}
+
 #[test]
 fn a_dead_peer_is_given_up_in_the_time_that_the_attributes_say() {
     for (timeout, retry_count) in [(14, 7), (10, 0), (8, 3)] {

@@ -182,6 +182,9 @@ impl Plan {
             let wait = Span::from_us(driver.pick(&[0, 5, 300]));
             config.overtaken_wait_min = driver.chance(500).then_some(wait);
         }
+        for config in &mut configs {
+            config.not_ready_grace = Span::from_us(driver.pick(&[0, 0, 100, 5_000]));
+        }
         let links = random.between(1, 4);
         let links = (0..links).map(|_| link(count as usize, &faults, random)).collect();
         Self {

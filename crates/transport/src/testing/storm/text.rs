@@ -147,8 +147,8 @@ fn config(node: usize, config: &Config) -> String {
     format!(
         "node {node}: {recovery:?}{reorder}, window {window_bytes} bytes, refill {refill_bytes} bytes, \
          READ chunk {read_chunk_bytes} bytes, burst {burst_packets} packets, acknowledgement every \
-         {ack_interval_packets} packets or after {}, {congestion}, {notification}",
-        config.ack_delay
+         {ack_interval_packets} packets or after {}, {congestion}, {notification}, not ready for {}",
+        config.ack_delay, config.not_ready_grace
     )
 }
 
