@@ -95,7 +95,8 @@ pub(super) fn run(arguments: &Collect) -> Result<(), Failure> {
     let of_store =
         |error: StoreError| Failure::from_message(&format!("{}: {error}", arguments.db.display()));
     let store = Store::open(&arguments.db).map_err(of_store)?;
-    let mut store = store.keeping(arguments.single_probes).map_err(of_store)?;
+    let mut store =
+        store.keeping(arguments.single_probes, topology.hosts.len()).map_err(of_store)?;
     let _alone = alone(&arguments.db)?;
     let length_ns = arguments.window_ms * 1_000_000;
     let text = layout::to_text(&topology);

@@ -36,6 +36,8 @@ pub const RAW_FAILED_MAX: usize = 64;
 pub const RAW_SLOW_MAX: usize = 16;
 /// Of the others, a sample of so many.
 pub const RAW_SAMPLED_MAX: usize = 16;
+/// How many windows of all hosts the sample of those that a collector keeps is to span.
+pub const RAW_WINDOWS_SPANNED: u64 = 20;
 /// Single probes that a collector's file keeps if nothing else is said, the oldest of which are overwritten: some 60 MB.
 pub const RAW_KEPT: u64 = 1_000_000;
 /// Finished windows that wait for who takes them.

@@ -152,23 +152,23 @@ impl Store {
     pub fn read(path: &Path) -> Result<Self> {
         let db = Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         match state(&db)? {
-            State::Ours => Self::with_ring(db, RAW_KEPT),
+            State::Ours => Self::with_ring(db, RAW_KEPT, 0),
             State::Empty => Err(StoreError::Empty),
             State::Foreign => Err(StoreError::Foreign),
             State::Other(format) => Err(StoreError::Format(format)),
         }
     }
 
-    /// Keeps so many single probes at most.
+    /// Keeps so many single probes at most, of so many hosts.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn keeping(self, single_probes: u64) -> Result<Self> {
-        Self::with_ring(self.db, single_probes)
+    pub fn keeping(self, single_probes: u64, hosts: usize) -> Result<Self> {
+        Self::with_ring(self.db, single_probes, hosts)
     }
 
-    fn with_ring(db: Connection, rows: u64) -> Result<Self> {
-        let ring = Ring::of(&db, rows)?;
+    fn with_ring(db: Connection, rows: u64, hosts: usize) -> Result<Self> {
+        let ring = Ring::of(&db, rows, hosts)?;
         Ok(Self { db, ring })
     }
 
@@ -187,7 +187,7 @@ impl Store {
             made.pragma_update(None, "user_version", FORMAT)?;
         }
         made.commit()?;
-        Self::with_ring(db, RAW_KEPT)
+        Self::with_ring(db, RAW_KEPT, 0)
     }
 
     /// What stands under a key of `about`.
@@ -262,6 +262,7 @@ impl Store {
             if !is_new {
                 continue;
             }
+            let single = ring.thinned(single);
             told.add(&window.counts(), &single);
             ring.put(&write, window.host, &single)?;
             for pair in &window.pairs {
@@ -673,13 +674,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mesh.db");
         let with = |start_ns: u64, raw: Vec<Raw>| Window { raw, ..window(0, start_ns) };
-        let mut store = Store::open(&path).unwrap().keeping(8).unwrap();
+        let mut store = Store::open(&path).unwrap().keeping(8, 0).unwrap();
         let lost = vec![probe(1, Outcome::NoAnswer), probe(2, Outcome::Failed(12))];
         let mut windows = [with(0, lost), with(10, vec![probe(11, Outcome::Answered)])];
         store.keep(&mut windows, &unit).unwrap();
         assert!(windows.iter().all(|window| window.raw.is_empty()));
         core::mem::forget(store);
-        let mut store = Store::open(&path).unwrap().keeping(8).unwrap();
+        let mut store = Store::open(&path).unwrap().keeping(8, 0).unwrap();
         // Said again it is not there twice.
         store.keep(&mut [with(0, vec![probe(1, Outcome::NoAnswer)])], &unit).unwrap();
         assert_eq!(store.single_probes().unwrap(), [3, 2]);
@@ -705,9 +706,25 @@ mod tests {
         assert_eq!((told.probes, told.single, told.left_out()), (120, 33, [87, 0]));
         // They are not kept in windows, too; and a bound of nothing keeps nothing.
         assert!(store.windows(0).unwrap().iter().all(|window| window.raw.is_empty()));
-        let mut store = store.keeping(0).unwrap();
+        let mut store = store.keeping(0, 0).unwrap();
         store.keep(&mut [with(500, vec![probe(501, Outcome::Slow)])], &unit).unwrap();
         assert_eq!(store.single_probes().unwrap(), [0, 0]);
+    }
+
+    #[test]
+    fn of_a_large_network_fewer_are_kept_that_were_answered_and_all_that_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        // 500,000 rows of a kind for 20 windows: 25 for each of 1,000 hosts, and one for each of 20,000.
+        for (hosts, kept) in [(0, 12), (1_000, 12), (5_000, 5), (20_000, 1), (900_000, 1)] {
+            let path = folder.path().join(format!("{hosts}.db"));
+            let mut store = Store::open(&path).unwrap().keeping(1_000_000, hosts).unwrap();
+            let answered = (0..12).map(|at| probe(at, Outcome::Answered));
+            let raw: Vec<Raw> =
+                answered.chain([probe(20, Outcome::Slow), probe(21, Outcome::NoAnswer)]).collect();
+            store.keep(&mut [Window { raw, ..window(0, 0) }], &unit).unwrap();
+            assert_eq!(store.single_probes().unwrap(), [kept + 2, 2], "{hosts} hosts");
+            assert_eq!(store.told().unwrap().single, kept + 2);
+        }
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //!   kind 1, failed or slow                       ─► number ... number + rows / 2
 //! ```
 //!
-//! Each kind has half of the rows, so that what is asked for later, the failed ones, outlives a flood of others. Numbers
+//! Of a large network fewer are kept of each window that were answered in time, so that their half spans
+//! [`RAW_WINDOWS_SPANNED`] windows of all hosts, or one is kept of each. Each kind has half of the rows, so that what is asked for later, the failed ones, outlives a flood of others. Numbers
 //! go on for ever.
 //!
 //! **Invariants:** what is here is in the same transaction as the window that it came with, so once. There are never more
@@ -17,6 +18,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, Error, Result, Row, Transaction, params};
 use serde::{Deserialize, Serialize};
 
+use crate::pingmesh::limits::{RAW_SAMPLED_MAX, RAW_WINDOWS_SPANNED};
 use crate::pingmesh::raw::{Outcome, Raw, Sent, Times, is_told};
 use crate::pingmesh::scope::Scope;
 use crate::pingmesh::window::Counts;
@@ -72,20 +74,42 @@ impl Told {
 pub(super) struct Ring {
     /// Rows of each kind, at most.
     half: u64,
+    /// Those that were answered in time, of one window of a host, at most.
+    sampled: usize,
     /// The number of the next row, by kind.
     next: [u64; KINDS],
 }
 
 impl Ring {
-    /// The ring of a file, with so many rows at most.
-    pub(super) fn of(db: &Connection, rows: u64) -> Result<Self> {
+    /// The ring of a file, with so many rows at most, for so many hosts.
+    pub(super) fn of(db: &Connection, rows: u64, hosts: usize) -> Result<Self> {
         let mut next = [0; KINDS];
         for (kind, next) in next.iter_mut().enumerate() {
             let last = "SELECT max(number) FROM probe WHERE kind = ?1";
             let last: Option<i64> = db.query_row(last, [kind], |row| row.get(0))?;
             *next = last.map_or(0, |last| last as u64 + 1);
         }
-        Ok(Self { half: rows / 2, next })
+        let half = rows / 2;
+        let share = half.checked_div(hosts as u64 * RAW_WINDOWS_SPANNED);
+        let sampled =
+            share.map_or(RAW_SAMPLED_MAX, |share| share as usize).clamp(1, RAW_SAMPLED_MAX);
+        Ok(Self { half, sampled, next })
+    }
+
+    /// What is kept of the single probes of a window, which are in the order of time: of those that were answered in
+    /// time no more than there is to be, from all of it.
+    pub(super) fn thinned(&self, mut single: Vec<Raw>) -> Vec<Raw> {
+        let is_other = |probe: &Raw| probe.outcome == Outcome::Answered;
+        let others = single.iter().filter(|probe| is_other(probe)).count();
+        let (kept, mut seen) = (self.sampled.min(others), 0);
+        single.retain(|probe| {
+            if !is_other(probe) {
+                return true;
+            }
+            seen += 1;
+            seen * kept / others > (seen - 1) * kept / others
+        });
+        single
     }
 
     /// Puts the single probes of a host behind the last.
