@@ -4,7 +4,7 @@
 //! [[mute]]
 //! rule = "FD009"
 //! devices = ["lab-*"]          # otherwise all
-//! key = "Ethernet0"            # otherwise all; the beginning of the finding's key
+//! key = "Ethernet0"            # otherwise all; a part of the finding's key
 //! until = "2027-01-31"         # otherwise for good
 //! reason = "no traffic but ours; watchdogs come with the next image"
 //! ```
@@ -74,11 +74,7 @@ impl Mutes {
                 let what = "the reason says nothing.".to_owned();
                 return Err(wrong(line("reason"), what).into());
             }
-            let digits = mute.until.replace('-', "");
-            let is_date = digits.len() == 8
-                && mute.until.len() == 10
-                && digits.bytes().all(|byte| byte.is_ascii_digit());
-            if !mute.until.is_empty() && !is_date {
+            if !mute.until.is_empty() && !is_date(&mute.until) {
                 let what = format!("{:?} is no date such as 2027-01-31.", mute.until);
                 return Err(wrong(line(&mute.until), what).into());
             }
@@ -97,6 +93,12 @@ impl Mutes {
         }
         (kept, muted)
     }
+}
+
+/// Whether it is a day, as TOML writes them.
+fn is_date(text: &str) -> bool {
+    let moment = text.parse::<toml::value::Datetime>();
+    moment.is_ok_and(|it| it.date.is_some() && it.time.is_none())
 }
 
 impl Mute {
@@ -133,6 +135,25 @@ mod tests {
         assert_eq!(muted[0].reason, "the lab");
         mutes.today = "2027-02-01".to_owned();
         assert_eq!(mutes.apply(all()).0.len(), 3);
+    }
+
+    #[test]
+    fn dates_are_days_of_their_month() {
+        for day in ["2027-01-31", "2028-02-29", "2000-02-29", "2027-04-30"] {
+            assert!(is_date(day), "{day}");
+        }
+        for none in [
+            "2027-13-45",
+            "2027-02-29",
+            "2100-02-29",
+            "2027-04-31",
+            "2027-00-10",
+            "2027-1-31",
+            "2027-01-3x",
+            "",
+        ] {
+            assert!(!is_date(none), "{none}");
+        }
     }
 
     #[test]
