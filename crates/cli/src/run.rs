@@ -206,7 +206,18 @@ fn check_options(flags: &[(&str, OsString)]) -> Result<(), Failure> {
         Some((_, value)) => value.to_str().map(str::to_owned),
         None => env::var(name).ok(),
     };
-    Options::from_variables(value).map(drop).map_err(|error| Failure::from_message(&error))
+    Options::from_variables(value).map(drop).map_err(|error| {
+        let text = error.to_string();
+        let typed = flags.iter().find_map(|(name, _)| as_typed(&text, name));
+        Failure::from_message(&typed.unwrap_or(text))
+    })
+}
+
+/// What is wrong with a variable, if that is its name, as something about its flag.
+fn as_typed(text: &str, variable: &str) -> Option<String> {
+    let rest = text.strip_prefix(variable).filter(|rest| rest.starts_with(':'))?;
+    let flag = variable.strip_prefix("FERROCE_")?.to_lowercase();
+    Some(format!("--{flag}{rest}"))
 }
 
 /// Where packets are recorded.

@@ -525,7 +525,7 @@ fn a_fault_that_is_none_is_refused() {
     let library = Library::new();
     let command = library.ferroce().args(["run", "--faults", "loss=2", "echo", "ran"]);
     command.assert().code(125).stdout_eq("").stderr_eq(str![[r#"
-error: FERROCE_FAULTS: `loss=2` is not a probability
+error: --faults: `loss=2` is not a probability
 hint: use loss, reorder, duplicate, corrupt and ecn, each between 0 and 1, and seed, as in loss=0.01,seed=7; or aim: drop:nth=3
 
 "#]]);
@@ -536,7 +536,7 @@ fn a_controller_that_is_none_is_refused() {
     let library = Library::new();
     let command = library.ferroce().args(["run", "--cc", "cubic", "echo", "ran"]);
     command.assert().code(125).stdout_eq("").stderr_eq(str![[r#"
-error: FERROCE_CC: `cubic` is not a controller
+error: --cc: `cubic` is not a controller
 hint: use none, dcqcn, dctcp, timely, swift, bbr, or fixed with its rate, as in fixed,rate_mbps=1000
 
 "#]]);
