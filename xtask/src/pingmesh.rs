@@ -12,7 +12,9 @@
 //! Where UDP of RoCE alone is lost (by the host's own nftables), TCP beside it has to be found well; where all is lost, it
 //! has to be found hurt, too.
 //!
-//! Where the cable is slow, a switch's saved counters say that its port has seen pauses: the collector joins them.
+//! Where the cable is slow, a switch's saved counters say that its port has seen pauses: the collector joins them. Where it
+//! loses packets, the switch's configuration has too little headroom: what doctor finds confirms the verdict. Where RoCE's
+//! alone are lost, doctor has a configuration without fault, and nothing of it may be said.
 //!
 //! In the control row nobody may be called sick, and its collector is killed in the middle of a window and started
 //! again: no window may be missing afterwards.
@@ -43,6 +45,11 @@ const HOSTS: usize = 4;
 const SWITCH: &str = "s0";
 /// The folder of what is saved of switches.
 const COUNTERS: &str = "switches";
+/// The folder of configurations, as doctor reads it.
+const CLUSTER: &str = "cluster";
+/// A switch against which doctor has nothing, and a headroom that is too little for one of its profiles.
+const HEALTHY: &str = "examples/cluster-healthy/tor-1/config_db.json";
+const XOFF: [&str; 2] = ["\"xoff\": \"38912\"", "\"xoff\": \"9728\""];
 const COLLECTOR: &str = "10.80.0.254";
 const PORT: u16 = 4792;
 const MTU: u32 = 1500;
@@ -282,8 +289,13 @@ impl<'a> Mesh<'a> {
             fs::set_permissions(file, fs::Permissions::from_mode(0o600))?;
             chown(file, Some(NOBODY), Some(NOBODY))?;
         }
-        let counters = (fault == Fault::Slow).then_some(COUNTERS);
-        let collector = collect(lab, &name, 0, counters)?;
+        let beside: &[&str] = match fault {
+            Fault::Slow => &["--counters", COUNTERS],
+            Fault::Lossy | Fault::RdmaLossy => &["--cluster", CLUSTER],
+            Fault::Nothing | Fault::Gone => &[],
+        };
+        configure(lab, fault == Fault::Lossy)?;
+        let collector = collect(lab, &name, 0, beside)?;
         let mut mesh =
             Self { lab, network, sick, name, collector, agents: Vec::new(), begun: Instant::now() };
         mesh.agents = (0..HOSTS).map(|at| mesh.agent(at)).collect::<Result<_>>()?;
@@ -379,12 +391,26 @@ fn count(lab: &Lab, sick: usize, pauses: u128) -> Result<()> {
     Ok(fs::rename(beside, file)?)
 }
 
-fn collect(lab: &Lab, name: &str, part: u32, counters: Option<&str>) -> Result<Running> {
+/// Saves how the switch is configured.
+fn configure(lab: &Lab, too_little_headroom: bool) -> Result<()> {
+    let mut text = fs::read_to_string(workspace::root().join(HEALTHY))?;
+    if !text.contains(XOFF[0]) {
+        bail!("{HEALTHY} has no {}", XOFF[0]);
+    }
+    if too_little_headroom {
+        text = text.replace(XOFF[0], XOFF[1]);
+    }
+    let folder = lab.folder().join(CLUSTER).join(SWITCH);
+    fs::create_dir_all(&folder)?;
+    Ok(fs::write(folder.join("config_db.json"), text)?)
+}
+
+fn collect(lab: &Lab, name: &str, part: u32, beside: &[&str]) -> Result<Running> {
     let mut command = lab.plain(&lab.command().to_string_lossy());
     command.args(["pingmesh", "collect", "--topology", "four-hosts.toml", "--key", "key"]);
     command.args(["--db", &format!("{name}.db"), "--listen", &format!("{COLLECTOR}:{PORT}")]);
     command.args(["--window-ms", &WINDOW.as_millis().to_string()]);
-    command.args(counters.iter().flat_map(|folder| ["--counters", folder]));
+    command.args(beside);
     let mut collector = lab.start(&format!("collector-{name}-{part}"), command)?;
     if !collector.listens(PORT, Instant::now() + PATIENCE)? {
         bail!("the collector does not listen: {}", collector.finish(Instant::now())?.stderr);
@@ -423,6 +449,14 @@ fn row(lab: &Lab, fault: Fault, host: usize, seed: u64) -> Result<String> {
         }
         said.push("confirmed by the switch's counters".to_owned());
     }
+    let printed = mesh.collector.printed()?;
+    let is_told = printed.contains(&format!("  agrees: doctor of {SWITCH}: FD003: "));
+    if is_told != (fault == Fault::Lossy) || is_told && !printed.contains(", confirmed\n") {
+        bail!("what doctor finds is not joined as it should be:\n{printed}");
+    }
+    if is_told {
+        said.push("confirmed by what doctor finds".to_owned());
+    }
     mesh.end()?;
     Ok(said.join(", "))
 }
@@ -438,7 +472,7 @@ fn control(mut mesh: Mesh<'_>) -> Result<String> {
     let (lab, name) = (mesh.lab, mesh.name.clone());
     mesh.collector.kill();
     sleep(AWAY);
-    mesh.collector = collect(lab, &name, 1, None)?;
+    mesh.collector = collect(lab, &name, 1, &[])?;
     called(&mesh, half)?;
     let report = mesh.end()?;
     let line = |start: &str| report.lines().find(|line| line.starts_with(start));
