@@ -3,7 +3,7 @@
 //! a pipe nothing: a program that reads what another says does not expect our lines.
 
 use core::fmt;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write as _};
 use std::sync::Once;
 
 use tracing::{Event, Subscriber};
@@ -41,7 +41,8 @@ fn can_write() -> bool {
 pub(crate) fn start() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let lines = || tracing_subscriber::fmt().with_writer(io::stderr);
+        // Whoever has closed standard error is told nothing, and that is no reason to panic.
+        let lines = || tracing_subscriber::fmt().with_writer(io::stderr).log_internal_errors(false);
         match std::env::var_os(VARIABLE) {
             Some(value) if value.is_empty() => {}
             Some(_) => match EnvFilter::try_from_env(VARIABLE) {
@@ -99,7 +100,7 @@ impl fmt::Display for Unusable {
 
 /// Tells the user why there is no device: the program itself will only say that there is none.
 pub(crate) fn complain(error: &dyn fmt::Display) {
-    eprintln!("{SPEAKER}{error}");
+    let _ = writeln!(io::stderr(), "{SPEAKER}{error}");
 }
 
 #[cfg(test)]
@@ -110,7 +111,7 @@ mod tests {
     /// Closes NICs at the end of a process.
     extern "C" fn at_exit() {
         tracing::info!("the end");
-        eprintln!("went on");
+        let _ = writeln!(io::stderr(), "went on");
     }
 
     /// Runs in a process of its own, which then ends.
@@ -146,5 +147,17 @@ mod tests {
         let lines = String::from_utf8_lossy(&ended.stderr);
         assert!(ended.status.success(), "{lines}");
         assert!(lines.contains("the beginning") && lines.contains("went on"), "{lines}");
+    }
+
+    #[test]
+    fn a_program_whose_standard_error_nobody_reads_ends_as_it_would_otherwise() {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        for filter in ["info", "softnic=loud"] {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", "log::tests::ends", "--nocapture"]).env(VARIABLE, filter);
+            let status = command.stderr(writer.try_clone().unwrap()).status().unwrap();
+            assert!(status.success(), "{filter}: {status}");
+        }
     }
 }
