@@ -116,7 +116,7 @@ enum FailOn {
 pub(crate) fn run(arguments: &Doctor) -> ExitCode {
     let told = tell(arguments);
     told.unwrap_or_else(|failure| {
-        eprintln!("{failure}");
+        crate::output::tell(&failure.to_string());
         failure.exit_code()
     })
 }

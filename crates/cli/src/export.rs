@@ -10,7 +10,7 @@ use ops::watch::{Settings, Watch, metrics, sample_metrics};
 use telemetry::{Endpoint, EndpointError, Format, MetricKind, Metrics, OtlpReceiver, Reach};
 
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, tell};
 use crate::sources::Sources;
 
 #[derive(Debug, Args)]
@@ -131,8 +131,8 @@ fn go_on_pushing(exporter: &mut Exporter, receiver: &OtlpReceiver, every: Durati
         let metrics = exporter.scrape().unwrap_or_else(|failure| exporter.failed(&failure));
         let now = push(receiver, &metrics).err();
         match (&last, &now) {
-            (None, Some(why)) => eprintln!("warning: {why}; what comes later says all of it"),
-            (Some(_), None) => eprintln!("{} takes them again", receiver.url()),
+            (None, Some(why)) => tell(&format!("warning: {why}; what comes later says all of it")),
+            (Some(_), None) => tell(&format!("{} takes them again", receiver.url())),
             _ => {}
         }
         last = now;
@@ -171,7 +171,7 @@ impl Exporter {
     /// A scrape that gave nothing is told as one, so that an alert can ask for it.
     fn failed(&mut self, failure: &Failure) -> Metrics {
         self.errors += 1;
-        eprintln!("{failure}");
+        tell(&failure.to_string());
         let mut all = Metrics::bounded(self.series_max);
         self.about(&mut all, false);
         all

@@ -26,7 +26,7 @@ use softnic::lab::{Channel, Found, Site};
 
 use crate::args::{Down, Lab, RunIn, Up, Which};
 use crate::failure::Failure;
-use crate::output::{cannot_write, fitted, make_folder, print};
+use crate::output::{cannot_write, fitted, make_folder, print, tell};
 
 impl Which {
     fn find(&self) -> Result<Found, Failure> {
@@ -100,7 +100,7 @@ fn stay(up: &Up) -> Result<(), Failure> {
     })?;
     let warnings = scenario.notes.iter().filter(|note| note.warning && !of_workloads(&note.text));
     for note in warnings {
-        eprintln!("warning: {}", note.text);
+        tell(&format!("warning: {}", note.text));
     }
     let settings = Settings {
         name: up.name(),

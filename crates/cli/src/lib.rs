@@ -12,6 +12,9 @@
 //!
 //! Nothing else of the command can be called: its flags, its output and its exit statuses are what is kept.
 
+// They panic where nobody reads; see `output`.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
+
 mod args;
 mod bench;
 mod compare;
@@ -43,6 +46,7 @@ use clap::Parser;
 use fabric::extend::Extensions;
 
 use args::{Cli, Command};
+use output::tell;
 
 /// The command.
 pub fn main() -> ExitCode {
@@ -72,7 +76,7 @@ pub fn main_with(extensions: &Extensions) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{failure}");
+            tell(&failure.to_string());
             failure.exit_code()
         }
     }

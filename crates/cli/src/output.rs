@@ -1,6 +1,7 @@
 //! Where results go: stdout, which may be a closed pipe, and the folder of `-o`.
 
 use core::fmt::Display;
+use std::borrow::Cow;
 use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::Path;
@@ -13,28 +14,54 @@ use crate::failure::Failure;
 
 /// Writes `text`. If the reader has closed the pipe, as `head` does, the program ends quietly.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match write(text) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => process::exit(0),
         Err(error) => Err(Failure::new(format!("cannot write: {error}"))),
     }
 }
 
+fn write(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+}
+
 /// Writes lines: on a terminal in 80 columns, elsewhere as they are, for programs that look for them.
 pub(crate) fn print_lines(text: &str) -> Result<(), Failure> {
+    print(&lines(text))
+}
+
+fn lines(text: &str) -> Cow<'_, str> {
     match io::stdout().is_terminal() {
-        true => print(&fitted(text)),
-        false => print(text),
+        true => fitted(text).into(),
+        false => text.into(),
     }
 }
 
-/// The same on standard error.
-pub(crate) fn tell(text: &str) {
-    match io::stderr().is_terminal() {
-        true => eprint!("{}", fitted(text)),
-        false => eprintln!("{text}"),
+/// Lines of a program whose work goes on when nobody reads them any more: it says so once.
+#[derive(Default)]
+pub(crate) struct Lines {
+    are_lost: bool,
+}
+
+impl Lines {
+    pub(crate) fn print(&mut self, text: &str) {
+        if let Err(error) = write(&lines(text))
+            && !self.are_lost
+        {
+            tell(&format!("warning: standard output is lost ({error}); all else goes on"));
+            self.are_lost = true;
+        }
     }
+}
+
+/// The same on standard error; there is nowhere to say that it is lost.
+pub(crate) fn tell(text: &str) {
+    let text = match io::stderr().is_terminal() {
+        true => fitted(text),
+        false => format!("{text}\n"),
+    };
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// What stands before the words of a line has so many columns at most.

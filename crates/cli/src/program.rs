@@ -11,6 +11,7 @@ use rustix::fs::{Access, access};
 use rustix::process::{getgid, getuid};
 
 use crate::failure::{Failure, Status};
+use crate::output::tell;
 
 /// The file that a shell would run for `name`.
 pub(crate) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
@@ -88,9 +89,9 @@ pub(crate) fn check_preload(path: &Path) -> Result<(), Failure> {
     let shown = path.display();
     match loader(path) {
         // Not an error: it may start other programs, which inherit the environment.
-        Some(None) => eprintln!(
+        Some(None) => tell(&format!(
             "warning: {shown} is statically linked: only programs that it starts see Ferroce"
-        ),
+        )),
         Some(Some(loader)) if loader.contains("ld-musl") => {
             let message =
                 format!("{shown} is loaded by musl's {loader}, and our libraries need glibc");

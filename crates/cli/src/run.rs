@@ -21,6 +21,7 @@ use telemetry::nearest;
 use crate::args::Run;
 use crate::failure::{Failure, Status};
 use crate::library::{self, LIBRARIES};
+use crate::output::tell;
 use crate::program;
 use stats::Target;
 
@@ -59,12 +60,14 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
     match sysfs::lay_out(&devices) {
         Ok(folder) => variables.push((sysfs::VARIABLE, folder.into())),
         // Many programs need only the library, and their own errors say more.
-        Err(error) => eprintln!("warning: the devices have no files in /sys and /dev: {error}"),
+        Err(error) => {
+            tell(&format!("warning: the devices have no files in /sys and /dev: {error}"));
+        }
     }
     // For people alone: a program that reads our stderr does not need it.
     if io::stderr().is_terminal() {
         for shortcomings in devices.iter().filter_map(DeviceInfo::shortcomings) {
-            eprintln!("note: {shortcomings}");
+            tell(&format!("note: {shortcomings}"));
         }
     }
     let preloaded = LIBRARIES.map(|name| library.join(name).into_os_string());
@@ -94,7 +97,7 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
 pub(crate) fn doubt_variables() {
     for (name, _) in env::vars_os() {
         if let Some(doubt) = doubt(&name.to_string_lossy()) {
-            eprintln!("warning: {doubt}");
+            tell(&format!("warning: {doubt}"));
         }
     }
 }

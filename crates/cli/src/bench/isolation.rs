@@ -77,7 +77,7 @@ pub(super) fn run(arguments: &Isolation) -> Result<(), Failure> {
     }
     let make = if arguments.quick { Matrix::quick } else { Matrix::full };
     let matrix = make(arguments.rounds, arguments.draw_ms.into());
-    eprintln!("{} draws: about {:.0} s", matrix.draws(), matrix.seconds());
+    crate::output::tell(&format!("{} draws: about {:.0} s", matrix.draws(), matrix.seconds()));
     let mut results =
         Results::new(matrix.clone(), arguments.common.world.name(), &nics.about(None));
     let mut watch = Watch::new(matrix.draws())?;

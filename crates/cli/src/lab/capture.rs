@@ -11,7 +11,7 @@ use lab::client::{CaptureEnd, CaptureOf, Captured, Capturing};
 
 use crate::args::Capture;
 use crate::failure::Failure;
-use crate::output::cannot_write;
+use crate::output::{cannot_write, tell};
 
 /// How long a capture waits for frames before it looks whether Ctrl-C was pressed, in milliseconds.
 const LOOK_EVERY_MS: i32 = 50;
@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &Capture) -> Result<(), Failure> {
             .map_err(|error| Failure::new(format!("cannot catch signals: {error}")))?;
     }
     if io::stderr().is_terminal() {
-        eprintln!("capturing {}: Ctrl-C ends it", arguments.ports.join(", "));
+        tell(&format!("capturing {}: Ctrl-C ends it", arguments.ports.join(", ")));
     }
     let mut is_told = false;
     loop {
@@ -62,7 +62,7 @@ pub(super) fn run(arguments: &Capture) -> Result<(), Failure> {
                 Err(error) => return Err(cannot(error)),
             },
             Captured::Over(tally, end) => {
-                eprintln!("{}", said(&tally, end));
+                tell(&said(&tally, end));
                 return Ok(());
             }
         }

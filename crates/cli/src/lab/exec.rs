@@ -13,7 +13,7 @@ use lab::experiment::{self, Orders, Progress};
 use super::{of_workloads, opens};
 use crate::args::Exec;
 use crate::failure::{Failure, Status};
-use crate::output::{cannot_write, make_folder, print};
+use crate::output::{cannot_write, make_folder, print, tell};
 
 pub(super) fn run(exec: &Exec) -> Result<(), Failure> {
     let Some(path) = &exec.experiment else { return keys() };
@@ -47,7 +47,7 @@ pub(super) fn run(exec: &Exec) -> Result<(), Failure> {
         .collect();
     warnings.dedup();
     for warning in warnings {
-        eprintln!("warning: {warning}");
+        tell(&format!("warning: {warning}"));
     }
     let (kept, _removed) = match &exec.output {
         Some(folder) => {

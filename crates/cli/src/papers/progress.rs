@@ -10,6 +10,8 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressStyle};
 use papers::Step;
 
+use crate::output::tell;
+
 /// How often the clock of the line moves.
 const TICK: Duration = Duration::from_millis(200);
 /// So many experiments are to be done before anything is said of the others.
@@ -51,7 +53,7 @@ impl Progress {
         let text = told(step, &self.done);
         match &self.line {
             Some(line) => line.set_message(text),
-            None => eprintln!("running {text}"),
+            None => tell(&format!("running {text}")),
         }
     }
 }

@@ -34,7 +34,7 @@ use super::clock::wall_ns;
 use super::line::{Line, Secret};
 use super::places::{GREETING, Place, Places, Refused};
 use crate::failure::Failure;
-use crate::output::{print_lines, tell};
+use crate::output::{Lines, print_lines, tell};
 
 /// Windows that are written in one transaction, at most.
 const BATCH: usize = 512;
@@ -342,6 +342,7 @@ fn judge(shared: &Shared, mut beside: Beside, length_ns: u64) -> Result<(), Fail
     let mut next_ns = due(wall_ns(), length_ns);
     let mut pruned = Instant::now();
     let mut warned = Warned::default();
+    let mut lines = Lines::default();
     while !shared.is_over() {
         thread::sleep(LOOK_INTERVAL);
         if wall_ns() < next_ns {
@@ -363,7 +364,7 @@ fn judge(shared: &Shared, mut beside: Beside, length_ns: u64) -> Result<(), Fail
         });
         match done {
             Ok(said) if said.is_empty() => {}
-            Ok(said) => print_lines(&said)?,
+            Ok(said) => lines.print(&said),
             Err(error) => tell(&format!("warning: the file is not as it should be: {error}")),
         }
     }

@@ -29,6 +29,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::clock::wall_ns;
 use crate::failure::Failure;
+use crate::output::tell;
 
 /// How many times more seldom than by RDMA.
 const SELDOM: u32 = 10;
@@ -87,9 +88,9 @@ impl Beside {
         let listener = match TcpListener::bind((own, port)) {
             // Another agent of this host: the collector tells ours to whom it concerns.
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                eprintln!(
+                tell(&format!(
                     "warning: port {port} of {own} is taken: TCP probes are answered at another"
-                );
+                ));
                 TcpListener::bind((own, 0))
             }
             bound => bound,

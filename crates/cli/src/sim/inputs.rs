@@ -11,7 +11,7 @@ use fabric::scenario::{Note, Scenario, sonic};
 
 use crate::args::Sim;
 use crate::failure::{Failure, Status};
-use crate::output::{cannot_write, print};
+use crate::output::{cannot_write, print, tell};
 
 /// A scenario that is to run.
 #[derive(Debug)]
@@ -98,10 +98,10 @@ impl Input<'_> {
     pub(super) fn say_if_switch(&self) {
         if self.switch {
             let path = self.path.display();
-            eprintln!(
+            tell(&format!(
                 "note: {path} is the configuration of a switch: this is a scenario with a host at each port, \
                  which `ferroce sim --init {path}` writes"
-            );
+            ));
         }
     }
 
@@ -144,13 +144,13 @@ impl Input<'_> {
     pub(super) fn warn(&self, notes: &[Note], check: &Check) {
         let mut more = check.warnings().len();
         for note in notes.iter().filter(|note| note.warning) {
-            eprintln!("warning: {}", note.text);
+            tell(&format!("warning: {}", note.text));
             more -= 1;
         }
         if more > 0 {
             let what = if more == 1 { "1 setting looks" } else { &format!("{more} settings look") };
             let path = self.path.display();
-            eprintln!("warning: {what} wrong: see `ferroce sim --check {path}`");
+            tell(&format!("warning: {what} wrong: see `ferroce sim --check {path}`"));
         }
     }
 

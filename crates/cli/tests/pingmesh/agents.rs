@@ -80,6 +80,9 @@ fn single_probes_of_a_host_that_dies_are_evidence_and_a_full_spool_keeps_nobody_
     let [h0, h1, h2] = agents;
     drop(h2);
     let said = until("verdict: link h2-s0: ", || report(folder, &[]));
+    // Nobody reads any more what the collector says; it collects all the same.
+    collecting
+        .says("warning: standard output is lost (Broken pipe (os error 32)); all else goes on");
     assert!(said.contains(" to h2, label 0: no answer in time\n"), "{said}");
     let value = value();
     let single = &value["single_probes"];
