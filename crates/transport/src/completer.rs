@@ -299,7 +299,7 @@ impl Qp {
         if self.attributes.rnr_retry != RNR_RETRY_INFINITE {
             match (requester.rnr_retries_left.checked_sub(1), grace) {
                 (Some(left), _) => requester.rnr_retries_left = left,
-                (None, Some(sooner)) => wait = sooner.min(wait),
+                (None, Some(grace)) => wait = grace,
                 (None, None) => {
                     adapter.stats.retry_rnr_exceeded_err += 1;
                     self.fail_oldest(CompletionStatus::RnrRetryExceeded, adapter);
