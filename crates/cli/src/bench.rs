@@ -6,8 +6,7 @@ mod nics;
 mod simulated;
 mod watch;
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufWriter, Write as _};
+use std::fs::{self, OpenOptions};
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use nics::{Nics, World};
 use simulated::Place;
 
 use crate::failure::{Failure, Status};
-use crate::output::{cannot_write, make_folder, print};
+use crate::output::{cannot_write, make_folder, print, write_table};
 use watch::Watch;
 
 pub(crate) fn run(arguments: &Bench) -> Result<(), Failure> {
@@ -168,11 +167,7 @@ fn write_files(
         fs::write(&path, text).map_err(|error| cannot_write(&path, error))?;
     }
     for table in tables {
-        let path = folder.join(format!("{}.parquet", table.name()));
-        let file = File::create(&path).map_err(|error| cannot_write(&path, error))?;
-        let mut file = BufWriter::new(file);
-        table.write_parquet(&mut file, about).map_err(|error| cannot_write(&path, error))?;
-        file.flush().map_err(|error| cannot_write(&path, error))?;
+        write_table(folder, table, about)?;
     }
     Ok(())
 }

@@ -2,12 +2,13 @@
 
 use core::fmt::Display;
 use std::borrow::Cow;
-use std::fs;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::Path;
 use std::process;
 
 use rustix::fs::{Access, access};
+use telemetry::Table;
 use telemetry::words::{COLUMNS, wrapped};
 
 use crate::failure::Failure;
@@ -96,6 +97,19 @@ pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
         cannot_write(folder, error)
             .hint("name a folder of yours; it and those above it are made if they are not there")
     })
+}
+
+/// Writes a table as Parquet, under its own name, into a folder.
+pub(crate) fn write_table(
+    folder: &Path,
+    table: &Table,
+    about: &[(&str, &str)],
+) -> Result<(), Failure> {
+    let path = folder.join(format!("{}.parquet", table.name()));
+    let file = File::create(&path).map_err(|error| cannot_write(&path, error))?;
+    let mut file = BufWriter::new(file);
+    table.write_parquet(&mut file, about).map_err(|error| cannot_write(&path, error))?;
+    file.flush().map_err(|error| cannot_write(&path, error))
 }
 
 pub(crate) fn cannot_write(path: &Path, error: impl Display) -> Failure {

@@ -12,7 +12,7 @@ use papers::{Options, Outcome, Step, Study};
 
 use crate::args::{Paper, Papers};
 use crate::failure::Failure;
-use crate::output::{cannot_write, make_folder, print};
+use crate::output::{cannot_write, make_folder, print, write_table};
 use progress::Progress;
 
 pub(crate) fn run(arguments: &Papers) -> Result<(), Failure> {
@@ -100,10 +100,8 @@ fn write(folder: &Path, name: &str, study: &Study, seed: u64) -> Result<(), Fail
     for (figure, is_simulated) in simulated.chain(measured) {
         let table = figure.table();
         files.push((format!("{}.csv", table.name()), table.to_csv()));
-        let path = folder.join(format!("{}.parquet", table.name()));
-        let file = File::create(&path).map_err(|error| cannot_write(&path, error))?;
         let about = [("paper", name), ("seed", &seed.to_string()), ("simulated", is_simulated)];
-        table.write_parquet(file, &about).map_err(|error| cannot_write(&path, error))?;
+        write_table(folder, &table, &about)?;
         count += 1;
     }
     count += files.len();

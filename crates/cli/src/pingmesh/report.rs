@@ -17,9 +17,8 @@ use ops::pingmesh::verdict::{Culprit, moment_of_wall, of_wall};
 use super::arguments::Report;
 use super::clock::wall_ns;
 use super::collect::{CLASHES, REFUSED};
-use super::sim::write_table;
 use crate::failure::Failure;
-use crate::output::{cannot_write, fitted, make_folder, print};
+use crate::output::{cannot_write, fitted, make_folder, print, write_table};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 /// Windows of all hosts that may be on their way; beyond that they are missed.

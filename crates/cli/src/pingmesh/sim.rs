@@ -13,11 +13,10 @@ use ops::pingmesh::raw;
 use ops::pingmesh::simulation::{Mesh, Scale};
 use ops::pingmesh::summary::Summary;
 use rdma::Span;
-use telemetry::Table;
 
 use super::arguments::Sim;
 use crate::failure::Failure;
-use crate::output::{cannot_write, fitted, make_folder, print};
+use crate::output::{cannot_write, fitted, make_folder, print, write_table};
 
 pub(super) fn run(arguments: &Sim) -> Result<(), Failure> {
     let path = &arguments.scenario;
@@ -78,15 +77,4 @@ pub(super) fn run(arguments: &Sim) -> Result<(), Failure> {
         said += &format!("written to {}\n", file.display());
     }
     print(&said)
-}
-
-/// Writes a table as Parquet, under its own name.
-pub(super) fn write_table(
-    folder: &Path,
-    table: &Table,
-    about: &[(&str, &str)],
-) -> Result<(), Failure> {
-    let file = folder.join(format!("{}.parquet", table.name()));
-    let out = fs::File::create(&file).map_err(|error| cannot_write(&file, error))?;
-    table.write_parquet(out, about).map_err(|error| cannot_write(&file, error))
 }

@@ -13,10 +13,9 @@ use fabric::{Network, Verdict, record};
 
 use super::inputs::Input;
 use super::watch::{Interrupt, Watch};
-use super::write_table;
 use crate::args::Sim;
 use crate::failure::{Failure, Status};
-use crate::output::{cannot_write, make_folder, print};
+use crate::output::{cannot_write, make_folder, print, write_table};
 
 /// Runs a scenario with `count` seeds.
 pub(super) fn run(
@@ -95,14 +94,8 @@ fn write(folder: &Path, seeds: &Seeds) -> Result<(), Failure> {
         let path = folder.join(name);
         fs::write(&path, text).map_err(|error| cannot_write(&path, error))?;
     }
-    let tables = [
-        ("seeds.parquet", Some(seeds.table())),
-        ("flows.parquet", seeds.flows()),
-        ("jobs.parquet", seeds.jobs()),
-    ];
-    for (name, table) in tables {
-        let Some(table) = table else { continue };
-        write_table(&folder.join(name), &table, &seeds.about())?;
+    for table in [Some(seeds.table()), seeds.flows(), seeds.jobs()].iter().flatten() {
+        write_table(folder, table, &seeds.about())?;
     }
     Ok(())
 }
