@@ -6,8 +6,7 @@ mod seeds;
 mod trials;
 mod watch;
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write as _};
+use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
@@ -17,11 +16,10 @@ use fabric::record::{self, Samples};
 use fabric::report::{Report, Seeds};
 use fabric::scenario;
 use fabric::{Network, NetworkConfig, Verdict};
-use telemetry::Table;
 
 use crate::args::Sim;
 use crate::failure::{Failure, Status};
-use crate::output::{cannot_write, make_folder, print};
+use crate::output::{cannot_write, make_folder, print, write_table};
 use inputs::{Input, inputs};
 use meter::Meter;
 use watch::{Building, Interrupt, Watch};
@@ -102,12 +100,9 @@ fn one(arguments: &Sim, input: &Input<'_>, interrupt: &Interrupt) -> Result<(), 
     if let Some(samples) = &samples {
         report = report.with_samples(samples);
     }
-    let moot = trials::moot(arguments, input, &report);
-    report = report.without(moot);
-    if verdict != Verdict::Interrupted {
-        let tried = trials::tried(arguments, input, &report, &network, interrupt);
-        report = report.with_trials(tried);
-    }
+    let trials::Tried { moot, trials } =
+        trials::tried(arguments, input, &report, (&network, &verdict), interrupt);
+    report = report.without(moot).with_trials(trials);
     let summary = report.summary();
     let mut text = summary.clone();
     let written = input.output.as_ref().map(|folder| write(folder, &report, &summary));
@@ -169,24 +164,16 @@ pub(crate) fn write(folder: &Path, report: &Report<'_>, summary: &str) -> Result
     let about: Vec<(&str, &str)> =
         about.iter().map(|(key, value)| (*key, value.as_str())).collect();
     let tables = [
-        ("flows.parquet", Some(report.flows())),
-        ("seeds.parquet", Some(figures.table())),
-        ("samples.parquet", report.samples()),
-        ("counters.parquet", Some(report.counters())),
-        ("jobs.parquet", report.jobs()),
-        ("programs.parquet", report.programs()),
+        Some(report.flows()),
+        Some(figures.table()),
+        report.samples(),
+        Some(report.counters()),
+        report.jobs(),
+        report.programs(),
     ];
-    for (name, table) in tables {
-        let Some(table) = table else { continue };
-        write_table(&folder.join(name), &table, &about)?;
+    for table in tables.iter().flatten() {
+        write_table(folder, table, &about)?;
         count += 1;
     }
     Ok(count)
-}
-
-fn write_table(path: &Path, table: &Table, about: &[(&str, &str)]) -> Result<(), Failure> {
-    let file = File::create(path).map_err(|error| cannot_write(path, error))?;
-    let mut file = BufWriter::new(file);
-    table.write_parquet(&mut file, about).map_err(|error| cannot_write(path, error))?;
-    file.flush().map_err(|error| cannot_write(path, error))
 }

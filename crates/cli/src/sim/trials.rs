@@ -6,7 +6,7 @@
 //! None of this is real time: the same run tries the same.
 
 use fabric::record::{self, Next};
-use fabric::report::{Report, Trial};
+use fabric::report::{Effect, Report, Trial};
 use fabric::{Network, NetworkConfig, Verdict};
 use rdma::Span;
 
@@ -21,47 +21,52 @@ const EVENTS_FREE: u64 = 2_000_000;
 /// How often a trial looks at its events, in the model.
 const STRETCH: Span = Span::from_us(20);
 
-/// The remedies of `report` that change nothing in its scenario, as what they set is so already or cannot be set.
-pub(super) fn moot(arguments: &Sim, input: &Input<'_>, report: &Report<'_>) -> Vec<Vec<String>> {
-    let remedies = report.remedies();
-    if remedies.is_empty() {
-        return remedies;
-    }
-    let network = |set: &[String]| Some(input.read_with(arguments.seed, set)?.network);
-    let as_it_is = network(&[]);
-    let is_moot = |set: &Vec<String>| {
-        let other = network(set);
-        other.is_none() || other == as_it_is
-    };
-    remedies.into_iter().filter(is_moot).collect()
+/// What became of the remedies of a report.
+pub(super) struct Tried {
+    /// Those that change nothing in its scenario, as what they set is so already, or cannot be set.
+    pub(super) moot: Vec<Vec<String>>,
+    pub(super) trials: Vec<Trial>,
 }
 
-/// Tries the remedies of `report`, which is of `network`.
+/// Tries the remedies of `report`, which is of `network` and ended with `verdict`.
 pub(super) fn tried(
     arguments: &Sim,
     input: &Input<'_>,
     report: &Report<'_>,
-    network: &Network,
+    (network, verdict): (&Network, &Verdict),
     interrupt: &Interrupt,
-) -> Vec<Trial> {
-    if arguments.no_trials || network.events() > EVENTS_MAX {
-        return Vec::new();
+) -> Tried {
+    let mut tried = Tried { moot: Vec::new(), trials: Vec::new() };
+    let may_try =
+        !arguments.no_trials && network.events() <= EVENTS_MAX && *verdict != Verdict::Interrupted;
+    let config = |set: &[String]| Some(input.read_with(arguments.seed, set)?.network);
+    let remedies = report.remedies();
+    let as_it_is = if remedies.is_empty() { None } else { config(&[]) };
+    for set in remedies {
+        match config(&set).filter(|config| Some(config) != as_it_is.as_ref()) {
+            None => tried.moot.push(set),
+            Some(config) if may_try => {
+                let config = NetworkConfig { threads: arguments.threads, ..config };
+                let effect = effect(config, network, interrupt);
+                tried.trials.extend(effect.map(|effect| Trial { set, effect }));
+            }
+            Some(_) => {}
+        }
     }
-    let one = |set: Vec<String>| {
-        let scenario = input.read_with(arguments.seed, &set)?;
-        let config = NetworkConfig { threads: arguments.threads, ..scenario.network };
-        let mut other = Network::new(config).ok()?;
-        let bound = (network.events() + network.events() / 2).max(EVENTS_FREE);
-        let mut watch = Watch::new(network.now(), interrupt);
-        let verdict =
-            record::run(&mut other, network.now(), None, |other| match watch.next(other) {
-                Next::Run(stretch) if other.events() <= bound => Next::Run(stretch.min(STRETCH)),
-                _ => Next::Stop,
-            });
-        watch.end();
-        // What was cut off says nothing, and when it was looked at is no matter.
-        let is_whole = verdict != Verdict::Interrupted && other.events() <= bound;
-        is_whole.then(|| Trial { set, effect: Report::new("", &other, &verdict).effect() })
-    };
-    report.remedies().into_iter().filter_map(one).collect()
+    tried
+}
+
+/// What `config` comes to within the bounds of a trial; `None` if it does not keep them.
+fn effect(config: NetworkConfig, before: &Network, interrupt: &Interrupt) -> Option<Effect> {
+    let mut other = Network::new(config).ok()?;
+    let bound = (before.events() + before.events() / 2).max(EVENTS_FREE);
+    let mut watch = Watch::new(before.now(), interrupt);
+    let verdict = record::run(&mut other, before.now(), None, |other| match watch.next(other) {
+        Next::Run(stretch) if other.events() <= bound => Next::Run(stretch.min(STRETCH)),
+        _ => Next::Stop,
+    });
+    watch.end();
+    // What was cut off says nothing, and when it was looked at is no matter.
+    let is_whole = verdict != Verdict::Interrupted && other.events() <= bound;
+    is_whole.then(|| Report::new("", &other, &verdict).effect())
 }
