@@ -26,11 +26,6 @@ use wire::{Opcode, aeth, ipv4, roce};
 pub(crate) const NIL: u32 = u32::MAX;
 /// Ethernet, IPv4 and UDP headers, and the check sequences of RoCE and Ethernet.
 pub(crate) const LOWER_BYTES: u32 = 14 + 20 + 8 + 4 + 4;
-/// A RoCE frame with a whole payload, in the middle of a message: with 1,024 bytes of it, 1,086.
-pub(crate) const fn whole_frame(mtu: Mtu) -> u32 {
-    LOWER_BYTES + wire::bth::LEN as u32 + mtu.bytes()
-}
-
 /// Ethernet's header and check sequence.
 pub(crate) const ETHERNET_BYTES: u16 = 14 + 4;
 /// A PFC frame, with its check sequence.
@@ -39,6 +34,11 @@ pub(crate) const PFC_BYTES: u16 = 64;
 pub(crate) const PREAMBLE_BYTES: u64 = 8;
 /// What must lie between two frames (IEEE 802.3).
 pub(crate) const GAP_BYTES: u64 = 12;
+
+/// A RoCE frame with a whole payload, in the middle of a message: with 1,024 bytes of it, 1,086.
+pub(crate) const fn whole_frame(mtu: Mtu) -> u32 {
+    LOWER_BYTES + wire::bth::LEN as u32 + mtu.bytes()
+}
 
 /// What a packet is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use telemetry::{Cell, Table};
 
-use crate::report::SEEDS_OF_AN_INTERVAL;
+use crate::report::is_one_draw;
 
 /// The results of one variant, read from its folder.
 #[derive(Clone, Debug)]
@@ -116,12 +116,9 @@ impl Results {
         Self::of(name, [say("title"), say("model")], [&seeds, &flows], folder)
     }
 
-    /// Whether all of so many seeds that they would have an interval came to the same, flow by flow: what seeds
-    /// draw does not matter, and they are one draw.
+    /// Whether its seeds are one draw, flow by flow.
     pub(super) fn is_one_draw(&self) -> bool {
-        let mut runs = self.runs.values();
-        let first = runs.next();
-        self.runs.len() >= SEEDS_OF_AN_INTERVAL && runs.all(|run| Some(run) == first)
+        is_one_draw(self.runs.values())
     }
 
     /// The same of tables that are read already.

@@ -452,7 +452,7 @@ fn rate_timer_us(settings: Settings) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::Network;
     use crate::scenario::Scenario;
@@ -475,7 +475,8 @@ senders = 16
 message_bytes = 1_000_000
 "#;
 
-    fn told(text: &str, set: &[&str]) -> (Vec<Note>, Effect) {
+    /// What is told of a run of the scenario `text` with `set`, and what it came to.
+    pub(in crate::report) fn told(text: &str, set: &[&str]) -> (Vec<Note>, Effect) {
         let set: Vec<String> = set.iter().map(|&set| set.to_owned()).collect();
         let folder = std::path::Path::new(".");
         let scenario = Scenario::parse_set(text, folder, &set, None).unwrap();

@@ -3,6 +3,15 @@
 /// From so many draws on there is an interval: that of six lies between the least and the most.
 pub(crate) const SEEDS_OF_AN_INTERVAL: usize = 6;
 
+/// Whether so many draws that they would have an interval came to the same: what seeds draw does not matter, and they
+/// are one draw.
+pub(crate) fn is_one_draw<D: PartialEq>(draws: impl ExactSizeIterator<Item = D>) -> bool {
+    let enough = draws.len() >= SEEDS_OF_AN_INTERVAL;
+    let mut draws = draws;
+    let first = draws.next();
+    enough && draws.all(|draw| Some(draw) == first)
+}
+
 /// What a figure came to over all runs that have it. Not a number is none of the values.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Interval {

@@ -30,7 +30,7 @@ use telemetry::Table;
 
 pub use cause::{Effect, Trial};
 pub use diagnosis::Note;
-pub(crate) use interval::{Interval, SEEDS_OF_AN_INTERVAL};
+pub(crate) use interval::{Interval, is_one_draw};
 pub(crate) use json::written;
 pub use lab::{LabRun, ProgramRun};
 pub(crate) use page::capital;

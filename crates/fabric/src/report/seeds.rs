@@ -14,7 +14,7 @@ use telemetry::words::{COLUMNS, wrapped};
 use telemetry::{Block, Cell, Figure as Drawing, Page, Table};
 
 use super::Report;
-use super::interval::{Interval, SEEDS_OF_AN_INTERVAL};
+use super::interval::{self, Interval};
 
 /// What is said in place of intervals where there are none.
 const ONE_DRAW: &str =
@@ -94,12 +94,9 @@ impl Seeds {
         self.endings().get("deadlocked").copied().unwrap_or(0)
     }
 
-    /// Whether so many that they would have an interval came to the same: what seeds draw does not matter, and
-    /// they are one draw.
+    /// Whether they are one draw.
     fn is_one_draw(&self) -> bool {
-        let same =
-            |pair: &[Run]| pair[0].ending == pair[1].ending && pair[0].numbers == pair[1].numbers;
-        self.len() >= SEEDS_OF_AN_INTERVAL && self.runs.windows(2).all(same)
+        interval::is_one_draw(self.runs.iter().map(|run| (run.ending, &run.numbers)))
     }
 
     fn endings(&self) -> Endings {

@@ -148,9 +148,7 @@ impl Report<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::cause::Trial;
-    use super::*;
-    use crate::scenario::Scenario;
-    use crate::{Network, Verdict};
+    use super::super::cause::tests::told;
 
     const SLOW: &str = r#"
 end_ms = 5
@@ -170,16 +168,6 @@ depth = 256
 endless = true
 spread_bytes = 268_435_456
 "#;
-
-    fn told(text: &str, set: &[&str]) -> (Vec<Note>, super::super::Effect) {
-        let set: Vec<String> = set.iter().map(|&set| set.to_owned()).collect();
-        let folder = std::path::Path::new(".");
-        let scenario = Scenario::parse_set(text, folder, &set, None).unwrap();
-        let mut network = Network::new(scenario.network).unwrap();
-        let verdict: Verdict = network.run(scenario.end);
-        let report = Report::new("told", &network, &verdict);
-        (report.notes(), report.effect())
-    }
 
     #[test]
     fn a_slow_receiver_is_told_with_the_setting_that_makes_it_slow() {

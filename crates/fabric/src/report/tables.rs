@@ -127,7 +127,6 @@ impl Report<'_> {
             let peak = size.saturating_sub(self.network.least_free_bytes(switch));
             let of = topology.name(End::Switch(switch));
             for (counter, value) in [(POOL_SIZE, size), (POOL_PEAK, peak)] {
-                // They are of no port.
                 table.push([
                     "switch".into(),
                     of.into(),
