@@ -19,5 +19,6 @@ mod limits;
 pub mod pingmesh;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod tiers;
 pub mod times;
 pub mod watch;

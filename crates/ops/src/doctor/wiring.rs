@@ -6,6 +6,7 @@ use fabric::topology::{End as Side, StaticRoute, Topology, propagation};
 use rdma::Rate;
 
 use super::cluster::{Cluster, End, Node};
+use crate::tiers::climb;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,8 @@ pub(super) struct Wiring {
 /// Where no file says a rate or a length.
 const RATE_GBPS: u64 = 100;
 const CABLE_M: u32 = 5;
+/// Above what its role or its hosts say, a switch is at most so many tiers.
+const TIERS_MAX: usize = 8;
 
 impl Wiring {
     pub(super) fn of(cluster: &Cluster) -> Self {
@@ -95,36 +98,28 @@ impl Wiring {
 fn tiers(cluster: &Cluster) -> Vec<u8> {
     let of_role = |role: &str| {
         let role = role.to_lowercase();
-        ["tor", "leaf", "spine"].iter().position(|word| role.contains(word)).map(|at| at as u8)
+        ["tor", "leaf", "spine"].iter().position(|word| role.contains(word)).map(|at| at as u32)
     };
-    let mut tiers: Vec<Option<u8>> =
-        cluster.switches.iter().map(|switch| of_role(&switch.role)).collect();
+    let roles = (0..).zip(&cluster.switches);
+    let mut tiers: BTreeMap<usize, u32> =
+        roles.filter_map(|(at, switch)| Some((at, of_role(&switch.role)?))).collect();
+    let mut neighbours: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     // A switch below which there are hosts is a rack's; every other is one above its lowest neighbour.
     for link in &cluster.links {
-        if let [Node::Switch(at), Node::Host(_)] | [Node::Host(_), Node::Switch(at)] =
-            [link.ends[0].node, link.ends[1].node]
-        {
-            tiers[at].get_or_insert(0);
-        }
-    }
-    for _ in 0..cluster.switches.len().min(8) {
-        let known = tiers.clone();
-        for link in &cluster.links {
-            let [Node::Switch(a), Node::Switch(b)] = [link.ends[0].node, link.ends[1].node] else {
-                continue;
-            };
-            for (at, other) in [(a, b), (b, a)] {
-                if let (None, Some(below)) = (known[at], known[other]) {
-                    let tier = below.saturating_add(1);
-                    tiers[at] = Some(tiers[at].map_or(tier, |own| own.min(tier)));
-                }
+        match [link.ends[0].node, link.ends[1].node] {
+            [Node::Switch(at), Node::Host(_)] | [Node::Host(_), Node::Switch(at)] => {
+                tiers.entry(at).or_insert(0);
             }
-        }
-        if tiers == known {
-            break;
+            [Node::Switch(a), Node::Switch(b)] => {
+                neighbours.entry(a).or_default().push(b);
+                neighbours.entry(b).or_default().push(a);
+            }
+            _ => {}
         }
     }
-    tiers.into_iter().map(Option::unwrap_or_default).collect()
+    climb(&mut tiers, &neighbours, TIERS_MAX);
+    let of = |at| tiers.get(&at).copied().unwrap_or(0) as u8;
+    (0..cluster.switches.len()).map(of).collect()
 }
 
 /// `STATIC_ROUTE`s for the networks of racks (`VLAN_INTERFACE`), by the ports that they name.

@@ -21,6 +21,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use crate::tiers::climb;
 use crate::watch::port::{PRIORITIES, PortName, Role};
 use crate::watch::sample::Sample;
 
@@ -201,17 +202,7 @@ fn tiers(sample: &Sample) -> BTreeMap<&str, u32> {
             None => {}
         }
     }
-    let mut edge: Vec<&str> = tiers.keys().copied().collect();
-    let mut tier = 0;
-    while !edge.is_empty() {
-        tier += 1;
-        let above = edge.iter().flat_map(|device| neighbours.get(device).into_iter().flatten());
-        let mut next: Vec<&str> = above.copied().filter(|of| !tiers.contains_key(of)).collect();
-        next.sort_unstable();
-        next.dedup();
-        tiers.extend(next.iter().map(|device| (*device, tier)));
-        edge = next;
-    }
+    climb(&mut tiers, &neighbours, usize::MAX);
     tiers
 }
 
