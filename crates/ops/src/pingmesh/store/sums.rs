@@ -48,6 +48,17 @@ fn count(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
     Ok(row.get::<_, i64>(column)? as u64)
 }
 
+/// The outcomes that both tables begin with.
+fn first_counts(row: &rusqlite::Row<'_>) -> rusqlite::Result<Counts> {
+    Ok(Counts {
+        sent: count(row, 0)?,
+        answered: count(row, 1)?,
+        timeout: count(row, 2)?,
+        send_error: count(row, 3)?,
+        ..Counts::default()
+    })
+}
+
 fn latency(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<Latency>> {
     Ok(Latency::decode(&row.get::<_, Vec<u8>>(column)?))
 }
@@ -59,13 +70,7 @@ impl Kept for TcpSum {
     const WHAT: &str = "sums of TCP";
 
     fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Self>> {
-        let counts = Counts {
-            sent: count(row, 0)?,
-            answered: count(row, 1)?,
-            timeout: count(row, 2)?,
-            send_error: count(row, 3)?,
-            ..Counts::default()
-        };
+        let counts = first_counts(row)?;
         let late = count(row, 4)?;
         Ok(latency(row, 5)?.map(|round_trip| Self { counts, late, round_trip }))
     }
@@ -89,14 +94,8 @@ impl Kept for Sum {
     const WHAT: &str = "sums";
 
     fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Self>> {
-        let counts = Counts {
-            sent: count(row, 0)?,
-            answered: count(row, 1)?,
-            timeout: count(row, 2)?,
-            send_error: count(row, 3)?,
-            invalid_rtt: count(row, 4)?,
-            unknown: count(row, 5)?,
-        };
+        let [invalid_rtt, unknown] = [count(row, 4)?, count(row, 5)?];
+        let counts = Counts { invalid_rtt, unknown, ..first_counts(row)? };
         let both = latency(row, 6)?.zip(latency(row, 7)?);
         Ok(both.map(|(network, responder)| Self { counts, network, responder }))
     }
