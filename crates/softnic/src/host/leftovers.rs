@@ -65,10 +65,7 @@ pub(crate) fn left(namespace: u64) {
 
 fn is_due(directory: &Path) -> bool {
     let mark = directory.join(SWEPT);
-    let looked = mark.metadata().and_then(|it| it.modified()).ok();
-    let since = looked.and_then(|looked| looked.elapsed().ok());
-    let is_due =
-        since.is_none_or(|since| since.as_nanos() >= u128::from(SWEEP_INTERVAL.as_ps() / 1000));
+    let is_due = runtime::is_older(&mark, SWEEP_INTERVAL) != Some(false);
     // Where the mark cannot be made, each NIC looks.
     is_due
         && File::create(mark)

@@ -48,9 +48,7 @@ impl Drop for Folder {
 
 /// Removes a folder of a run if nobody looks after it any more. One that was just made may not be locked yet.
 pub(crate) fn remove_unattended(path: &Path) {
-    let made = path.metadata().and_then(|it| it.modified()).ok();
-    let age = made.and_then(|made| made.elapsed().ok());
-    let is_old = age.is_some_and(|age| age.as_nanos() >= u128::from(SWEEP_INTERVAL.as_ps() / 1000));
+    let is_old = runtime::is_older(path, SWEEP_INTERVAL) == Some(true);
     if is_old && File::open(path).is_ok_and(|folder| folder.try_lock().is_ok()) {
         let _ = fs::remove_dir_all(path);
     }

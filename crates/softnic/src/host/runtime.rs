@@ -4,6 +4,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
+use rdma::Span;
+
 use crate::sys;
 
 /// What a directory's path may have of the 107 bytes of a socket's (unix(7)): the names of mailboxes take up
@@ -25,6 +27,12 @@ fn candidates(runtime: Option<PathBuf>) -> Vec<PathBuf> {
 
 fn runtime_folder() -> Option<PathBuf> {
     env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)
+}
+
+/// Whether a file was written at least so long ago; `None` if there is none, or none whose time can be.
+pub(crate) fn is_older(path: &Path, than: Span) -> Option<bool> {
+    let age = path.metadata().ok()?.modified().ok()?.elapsed().ok()?;
+    Some(age.as_nanos() >= u128::from(than.as_ps() / 1000))
 }
 
 /// The directory, if there is one.
