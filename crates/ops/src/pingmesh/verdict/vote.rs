@@ -5,7 +5,8 @@
 //! carries all lost probes and few others beats a switch that carries them among many, and chance losses all over the
 //! network accuse nobody.
 
-use std::collections::BTreeMap;
+use core::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 
 use fabric::topology::End;
 
@@ -65,58 +66,67 @@ impl Losses {
 }
 
 /// What a probe may have been lost at: links of one or both directions, and switches.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Candidate {
     Direction(Hop),
     Link(Node, Node),
     Switch(u32),
 }
 
-/// What was seen of every candidate.
+/// What was seen of every candidate. In a large network these are many, of which only the best are ever put in order.
 #[derive(Debug, Default)]
 struct Votes {
     all: Losses,
-    by: BTreeMap<Candidate, Losses>,
-    /// When anything was lost by a candidate first.
-    first: BTreeMap<Candidate, u64>,
+    by: HashMap<Candidate, Seen>,
+}
+
+/// What was seen of a candidate.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    losses: Losses,
+    /// When the first was lost.
+    first_ns: Option<u64>,
+}
+
+/// Which candidate explains the most, by which losses and since when.
+struct Best {
+    candidate: Candidate,
+    losses: Losses,
+    score: f64,
+    since_ns: u64,
 }
 
 impl Votes {
     fn add(&mut self, paths: (&[Hop], &[Hop]), start_ns: u64, (sent, lost): (u64, u64)) {
         self.all.add(sent, lost);
         for candidate in candidates(paths.0, paths.1) {
-            self.by.entry(candidate).or_default().add(sent, lost);
+            let seen = self.by.entry(candidate).or_default();
+            seen.losses.add(sent, lost);
             if lost > 0 {
-                let at = self.first.entry(candidate).or_insert(start_ns);
-                *at = start_ns.min(*at);
+                seen.first_ns = Some(seen.first_ns.map_or(start_ns, |at| at.min(start_ns)));
             }
         }
     }
 
-    /// The candidate that explains the most, if any explains enough: with what went by it, and its score. Of equals,
+    /// The candidate that explains the most, if any explains enough. Of equals,
     /// as links that follow each other are, that of which the ports at its ends miss most.
-    fn best(
-        &self,
-        evidence: &Evidence<'_>,
-        least: u64,
-        score_min: f64,
-    ) -> Option<(Candidate, Losses, f64)> {
+    fn best(&self, evidence: &Evidence<'_>, least: u64, score_min: f64) -> Option<Best> {
         if self.all.lost < least {
             return None;
         }
-        let scored: Vec<(Candidate, Losses, f64)> = self
-            .by
-            .iter()
-            .map(|(candidate, losses)| (*candidate, *losses, losses.score(self.all)))
-            .collect();
-        let most = scored.iter().map(|of| of.2).fold(0.0, f64::max);
-        let equals = scored.into_iter().filter(|of| of.2 > most - 1e-6);
-        let with_missing = equals.map(|of| (of.0.missing(evidence), of));
-        // And then the first of the list, which is the smaller.
-        let (_, best) =
-            with_missing.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
-        let explains = best.1.lost as f64 >= EXPLAINED * self.all.lost as f64;
-        (best.2 >= score_min && explains).then_some(best)
+        let score = |seen: &Seen| seen.losses.score(self.all);
+        let most = self.by.values().map(score).fold(0.0, f64::max);
+        let equals = self.by.iter().filter(|(_, seen)| score(seen) > most - 1e-6);
+        // And then the smaller.
+        let (candidate, Seen { losses, first_ns }) =
+            equals.max_by_key(|(of, _)| (of.missing(evidence), Reverse(**of)))?;
+        let explains = losses.lost as f64 >= EXPLAINED * self.all.lost as f64;
+        (most >= score_min && explains).then_some(Best {
+            candidate: *candidate,
+            losses: *losses,
+            score: losses.score(self.all),
+            since_ns: first_ns.unwrap_or(0),
+        })
     }
 }
 
@@ -163,9 +173,9 @@ pub(super) fn lost(evidence: &Evidence<'_>) -> Option<Suspect> {
             votes.add((&there, &back), pair.start_ns, (of.sent, of.lost.min(of.sent)));
         }
     }
-    let (candidate, losses, score) = votes.best(evidence, LOSSES_MIN, SCORE_MIN)?;
+    let Best { candidate, losses, score, since_ns } =
+        votes.best(evidence, LOSSES_MIN, SCORE_MIN)?;
     let (culprit, named) = candidate.culprit(evidence);
-    let since_ns = votes.first.get(&candidate).copied().unwrap_or(0);
     let rate = losses.lost as f64 / losses.sent.max(1) as f64;
     let is_dead = rate > DEAD || later(evidence, candidate, since_ns) > DEAD;
     let all = votes.all;
@@ -209,32 +219,33 @@ pub(super) fn slow(evidence: &Evidence<'_>) -> Option<Suspect> {
             Some((key, *all.get(all.len() / 4)?))
         })
         .collect();
-    // A pair's median, and whether that is slow.
-    let seen = |pair: &Brief| {
+    // Whether a pair's median is slow.
+    let slow = |pair: &Brief| {
         let us = pair.p50_us?;
         let usual = usual.get(&(pair.start_ns, pair.scope))?;
-        Some((us, us > SLOW_TIMES * usual && us > usual + SLOW_LONGER_US))
+        Some(us > SLOW_TIMES * usual && us > usual + SLOW_LONGER_US)
     };
-    let all_slow = evidence.digest.pairs.iter().filter_map(seen).filter(|(_, is_slow)| *is_slow);
+    let all_slow = evidence.digest.pairs.iter().filter_map(slow).filter(|is_slow| *is_slow);
     if (all_slow.count() as u64) < SLOW_PAIRS_MIN {
         return None;
     }
     let mut votes = Votes::default();
-    let mut slow: BTreeMap<Candidate, Vec<f32>> = BTreeMap::new();
     for pair in &evidence.digest.pairs {
-        let Some((us, is_slow)) = seen(pair) else { continue };
+        let Some(is_slow) = slow(pair) else { continue };
         let Some((there, back)) = ways(evidence, pair, 0) else { continue };
         votes.add((&there, &back), pair.start_ns, (1, u64::from(is_slow)));
-        for candidate in candidates(&there, &back) {
-            slow.entry(candidate).or_default().push(us);
-        }
     }
-    let (candidate, pairs, score) = votes.best(evidence, SLOW_PAIRS_MIN, SLOW_SCORE_MIN)?;
+    let Best { candidate, losses: pairs, score, since_ns } =
+        votes.best(evidence, SLOW_PAIRS_MIN, SLOW_SCORE_MIN)?;
     if (pairs.lost as f64) < EXPLAINED * pairs.sent as f64 {
         return None;
     }
     let (culprit, named) = candidate.culprit(evidence);
-    let of = slow.get_mut(&candidate)?;
+    let by_it = evidence.digest.pairs.iter().filter_map(|pair| {
+        let (there, back) = ways(evidence, pair, 0)?;
+        pair.p50_us.filter(|_| candidates(&there, &back).contains(&candidate))
+    });
+    let mut of: Vec<f32> = by_it.collect();
     of.sort_by(f32::total_cmp);
     let median = of.get(of.len() / 2)?;
     let mut all: Vec<f32> = usual.into_values().collect();
@@ -246,7 +257,6 @@ pub(super) fn slow(evidence: &Evidence<'_>) -> Option<Suspect> {
         pairs.sent,
         all.get(all.len() / 2)?
     );
-    let since_ns = votes.first.get(&candidate).copied().unwrap_or(0);
     let (evidence, joined) = (vec![said], Joined::default());
     Some(Suspect { culprit, cause: Cause::Slow, score, since_ns, evidence, joined })
 }
