@@ -6,6 +6,7 @@
 
 use core::fmt;
 
+use data_encoding::HEXLOWER;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 use rdma::Span;
@@ -99,7 +100,7 @@ impl Serialize for Latency {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let bytes = self.encode();
         match to.is_human_readable() {
-            true => to.serialize_str(&hex(&bytes)),
+            true => to.serialize_str(&HEXLOWER.encode(&bytes)),
             false => to.serialize_bytes(&bytes),
         }
     }
@@ -108,23 +109,13 @@ impl Serialize for Latency {
 impl<'de> Deserialize<'de> for Latency {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let bytes = match from.is_human_readable() {
-            true => unhex(&String::deserialize(from)?),
+            true => HEXLOWER.decode(String::deserialize(from)?.as_bytes()).ok(),
             false => Some(<&[u8]>::deserialize(from)?.to_vec()),
         };
         bytes
             .and_then(|bytes| Self::decode(&bytes))
             .ok_or_else(|| serde::de::Error::custom("no histogram of ours"))
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?)).collect()
 }
 
 /// Labels as text: how many there are, and of those that were sent their number and counts. A window has few probes of
