@@ -3,6 +3,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
+use std::io::{self, ErrorKind};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -21,6 +22,10 @@ use super::line::{Line, Secret, read_key};
 use crate::failure::Failure;
 use crate::output::print;
 
+/// What loses its line says it again, as an agent does: after so long, and so often.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
+const AGAIN_MAX: usize = 5;
+
 /// What the collector's answers were.
 #[derive(Debug, Default)]
 struct Seen {
@@ -30,6 +35,8 @@ struct Seen {
     took: Mutex<Latency>,
     /// How far the last delivery was behind its time.
     late_ms: AtomicU64,
+    /// Lines that were lost, or refused as its address had too many, and what was said by others.
+    again: AtomicU64,
 }
 
 pub(super) fn run(arguments: &Load) -> Result<(), Failure> {
@@ -41,7 +48,7 @@ pub(super) fn run(arguments: &Load) -> Result<(), Failure> {
     let seen = Seen::default();
     // All say hello before anybody has seen anything, so that targets are there.
     let begin = Instant::now();
-    let first = each(arguments, &names, |host, name| {
+    let first = each(arguments, &names, &seen.again, |host, name| {
         hello(arguments, &key, host, name).map(|(_, length_ms, _)| seen.late_ms(0, length_ms))
     });
     let window_ms = match (first, seen.late_ms.swap(0, Ordering::Relaxed)) {
@@ -57,27 +64,29 @@ pub(super) fn run(arguments: &Load) -> Result<(), Failure> {
         let end_ms = (wall_ns() / 1_000_000 / window_ms + 1) * window_ms;
         let begin_ns = end_ms * 1_000_000;
         let start_ns = begin_ns - window_ms * 1_000_000;
-        each(arguments, &names, |host, name| {
+        each(arguments, &names, &seen.again, |host, name| {
             let due_ns = begin_ns + u64::from(host) * window_ms * 1_000_000 / names.len() as u64;
             if let Some(wait) = due_ns.checked_sub(wall_ns()) {
                 thread::sleep(Duration::from_nanos(wait));
             }
             seen.late_ms(due_ns / 1_000_000, wall_ns() / 1_000_000);
             let begin = Instant::now();
-            let is_kept = deliver(arguments, &key, host, name, (start_ns, window_ms));
-            let to = if matches!(is_kept, Ok(true)) { &seen.kept } else { &seen.not_kept };
+            let is_kept = deliver(arguments, &key, host, name, (start_ns, window_ms))?;
+            let to = if is_kept { &seen.kept } else { &seen.not_kept };
             to.fetch_add(1, Ordering::Relaxed);
             let took = Span::from_ns(begin.elapsed().as_nanos() as u64);
             seen.took.lock().unwrap_or_else(PoisonError::into_inner).record(took);
-            is_kept.map(drop)
+            Ok(())
         })?;
         let took = core::mem::take(&mut *seen.took.lock().unwrap_or_else(PoisonError::into_inner));
         let ms = |rank| took.us(rank).unwrap_or(0.0) / 1e3;
-        let [kept, not_kept, late_ms] = [&seen.kept, &seen.not_kept, &seen.late_ms]
-            .map(|count| count.swap(0, Ordering::Relaxed));
+        let [kept, not_kept, late_ms, again] =
+            [&seen.kept, &seen.not_kept, &seen.late_ms, &seen.again]
+                .map(|count| count.swap(0, Ordering::Relaxed));
+        let again = if again > 0 { format!("; {again} said again") } else { String::new() };
         print(&format!(
             "window {number}: {kept} kept, {not_kept} not; answered after {:.1} ms (p50), {:.1} ms (p99); at most \
-             {late_ms} ms behind\n",
+             {late_ms} ms behind{again}\n",
             ms(0.5),
             ms(0.99)
         ))?;
@@ -91,12 +100,25 @@ impl Seen {
     }
 }
 
-/// Does something for each host, on several threads. The first failure ends it.
+/// Does something for each host, on several threads. A failure that another line does not mend ends it.
 fn each(
     arguments: &Load,
     names: &[String],
-    act: impl Fn(u32, &str) -> std::io::Result<()> + Sync,
+    again: &AtomicU64,
+    act: impl Fn(u32, &str) -> io::Result<()> + Sync,
 ) -> Result<(), Failure> {
+    let act = |host: u32, name: &str| {
+        for _ in 0..AGAIN_MAX {
+            match act(host, name) {
+                Err(error) if is_lost(&error) => {
+                    again.fetch_add(1, Ordering::Relaxed);
+                    thread::sleep(AGAIN_AFTER);
+                }
+                done => return done,
+            }
+        }
+        act(host, name)
+    };
     let next = AtomicU64::new(0);
     let failed = Mutex::new(None);
     thread::scope(|scope| {
@@ -120,13 +142,29 @@ fn each(
     })
 }
 
+/// Whether it is the line that failed.
+fn is_lost(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::BrokenPipe
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::ConnectionReset
+            | ErrorKind::UnexpectedEof
+    )
+}
+
+/// What becomes of a line whose other end is closed.
+fn hung_up() -> io::Error {
+    io::Error::new(ErrorKind::UnexpectedEof, "the collector has hung up")
+}
+
 /// A line with the collector, how long windows are in milliseconds, and whom to probe.
 fn hello(
     arguments: &Load,
     key: &Secret,
     host: u32,
     name: &str,
-) -> std::io::Result<(Line, u64, Vec<Aim>)> {
+) -> io::Result<(Line, u64, Vec<Aim>)> {
     let mut line = Line::connect(arguments.collector, key)?;
     let mut gid = [0; 16];
     gid[0] = 0xfd;
@@ -135,8 +173,8 @@ fn hello(
     line.say(&Say::Hello { version: VERSION, host: name.to_owned(), address })?;
     match line.hear()? {
         Some(Answer::Targets { window_ms, targets, .. }) => Ok((line, window_ms, targets)),
-        Some(Answer::Refused { why } | Answer::Later { why }) => Err(std::io::Error::other(why)),
-        Some(Answer::Kept) | None => Err(std::io::Error::other("the collector has hung up")),
+        Some(Answer::Refused { why } | Answer::Later { why }) => Err(io::Error::other(why)),
+        Some(Answer::Kept) | None => Err(hung_up()),
     }
 }
 
@@ -147,7 +185,7 @@ fn deliver(
     host: u32,
     name: &str,
     (start_ns, window_ms): (u64, u64),
-) -> std::io::Result<bool> {
+) -> io::Result<bool> {
     let (mut line, _, targets) = hello(arguments, key, host, name)?;
     let pairs: Vec<Pair> = targets.iter().map(|aim| pair(host, aim, window_ms)).collect();
     let sent: u64 = pairs.iter().map(|pair| pair.counts.sent).sum();
@@ -158,7 +196,7 @@ fn deliver(
     line.say(&Say::Window(Box::new(window)))?;
     match line.hear()? {
         Some(Answer::Kept) => Ok(true),
-        Some(Answer::Refused { why }) => Err(std::io::Error::other(why)),
+        Some(Answer::Refused { why }) => Err(io::Error::other(why)),
         _ => Ok(false),
     }
 }
