@@ -42,6 +42,23 @@ fn report(folder: &Path, more: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Single probes, as a report writes them.
+struct Probes(Table);
+
+fn probes(folder: &Path) -> Probes {
+    report(folder, &["--parquet", "tables"]);
+    let file = File::open(folder.join("tables/probes.parquet")).unwrap();
+    Probes(Table::read_parquet(file).unwrap().0)
+}
+
+impl Probes {
+    /// How many have a text in a column.
+    fn count(&self, column: &str, text: &str) -> usize {
+        let cells = self.0.column(column).unwrap();
+        (0..self.0.len()).filter(|&row| cells.cell(row) == Cell::Text(text)).count()
+    }
+}
+
 /// What something says, once that contains `what`.
 fn until(what: &str, says: impl Fn() -> String) -> String {
     let end = Instant::now() + PATIENCE;
@@ -66,17 +83,14 @@ fn single_probes_of_a_host_that_dies_are_evidence_and_a_full_spool_keeps_nobody_
     until("a window cannot be kept in h0", || {
         fs::read_to_string(folder.join("h0.stderr")).unwrap_or_default()
     });
-    let value =
-        || -> serde_json::Value { serde_json::from_str(&report(folder, &["--json"])).unwrap() };
-    let told = |value: &serde_json::Value, of: &str| value["windows"][of].as_u64().unwrap();
-    let before = value();
+    // All three go on telling of their windows: h0, too.
+    let of_each = || ["h0", "h1", "h2"].map(|host| probes(folder).count("from", host));
+    let before = of_each();
     let end = Instant::now() + PATIENCE;
-    while told(&value(), "kept") < told(&before, "kept") + 12 {
-        assert!(Instant::now() < end, "{}", value());
+    while of_each().iter().zip(before).any(|(now, before)| *now < before + 20) {
+        assert!(Instant::now() < end, "{before:?} and then {:?}", of_each());
         sleep(Duration::from_millis(100));
     }
-    // All three have told of all of their windows: h0, too.
-    assert!(told(&value(), "missing") <= 1, "{}", value());
     let [h0, h1, h2] = agents;
     drop(h2);
     let said = until("verdict: link h2-s0: ", || report(folder, &[]));
@@ -84,21 +98,21 @@ fn single_probes_of_a_host_that_dies_are_evidence_and_a_full_spool_keeps_nobody_
     collecting
         .says("warning: standard output is lost (Broken pipe (os error 32)); all else goes on");
     assert!(said.contains(" to h2, label 0: no answer in time\n"), "{said}");
-    let value = value();
+    let value: serde_json::Value = serde_json::from_str(&report(folder, &["--json"])).unwrap();
     let single = &value["single_probes"];
     assert!(single["failed_or_slow"].as_u64().unwrap() > 0, "{single}");
     let last = single["last_failed_or_slow"].as_array().unwrap();
-    assert!(last.iter().all(|probe| probe["from"] == "h2" || probe["to"] == "h2"), "{last:?}");
-    assert!(last.iter().any(|probe| probe["outcome"] == "no-answer"), "{last:?}");
-    report(folder, &["--parquet", "tables", "-o", "mesh.html"]);
+    // Others may be slow while the machine is busy.
+    let is_of_the_dead = |probe: &serde_json::Value| {
+        (probe["from"] == "h2" || probe["to"] == "h2") && probe["outcome"] == "no-answer"
+    };
+    assert!(last.iter().any(is_of_the_dead), "{last:?}");
+    report(folder, &["-o", "mesh.html"]);
     let page = fs::read_to_string(folder.join("mesh.html")).unwrap();
     assert!(page.contains("no answer in time"));
-    let file = File::open(folder.join("tables/probes.parquet")).unwrap();
-    let (table, _) = Table::read_parquet(file).unwrap();
-    let outcome = table.column("outcome").unwrap();
-    let count =
-        |name: &str| (0..table.len()).filter(|&row| outcome.cell(row) == Cell::Text(name)).count();
-    assert!(count("answered") > 20 && count("no-answer") > 2, "{}", table.len());
+    let probes = probes(folder);
+    let outcomes = ["answered", "no-answer"].map(|outcome| probes.count("outcome", outcome));
+    assert!(outcomes[0] > 20 && outcomes[1] > 2, "{outcomes:?}");
     drop((h0, h1));
 }
 
