@@ -145,8 +145,12 @@ impl Report<'_> {
         }
     }
 
-    /// The part of the time from the first flow's start for which a link was used, of its part of the whole.
+    /// The part of the time from the first flow's start for which a link was used, of its part of the whole; the
+    /// programs of a lab are no flows, and may send at any time.
     fn of_window(&self, used: f64) -> f64 {
+        if self.network.flows().is_empty() {
+            return used;
+        }
         let (_, _, first) = self.goodput_of();
         let now = self.network.now();
         used * now.as_ps() as f64 / now.since(first).as_ps().max(1) as f64
@@ -484,6 +488,16 @@ message_bytes = 1_000_000
         let verdict: Verdict = network.run(scenario.end);
         let report = Report::new("told", &network, &verdict);
         (report.notes(), report.effect())
+    }
+
+    #[test]
+    fn what_a_link_is_used_without_flows_is_of_the_whole_time() {
+        let text = RACK.split("[[workload]]").next().unwrap();
+        let scenario = Scenario::parse_set(text, std::path::Path::new("."), &[], None).unwrap();
+        let mut network = Network::new(scenario.network).unwrap();
+        let verdict = network.run(scenario.end);
+        let used = Report::new("no flows", &network, &verdict).of_window(0.5);
+        assert!((used - 0.5).abs() < 1e-9, "{used}");
     }
 
     #[test]
