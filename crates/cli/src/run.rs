@@ -8,6 +8,7 @@ mod stats;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::IntoRawFd;
 use std::os::unix::process::CommandExt;
@@ -21,7 +22,7 @@ use telemetry::nearest;
 use crate::args::Run;
 use crate::failure::{Failure, Status};
 use crate::library::{self, LIBRARIES};
-use crate::output::tell;
+use crate::output::{cannot_write, tell};
 use crate::program;
 use stats::Target;
 
@@ -247,9 +248,22 @@ fn record(spec: &OsStr) -> Result<Record, Failure> {
         Some(at) => PathBuf::from(&text[..at]),
         None => PathBuf::from(spec),
     };
-    let mut path = capture(&file)?.into_os_string();
+    let path = capture(&file)?;
+    emptied(&path).map_err(|error| cannot_write(&path, error))?;
+    let mut path = path.into_os_string();
     path.push(bounds);
+    path.push(",append");
     Ok(Record::File(path))
+}
+
+/// Takes out what is in the file of an earlier record, so that those of all programs that follow are behind each other.
+/// One that somebody is writing to is left alone, and so is a FIFO.
+fn emptied(path: &Path) -> io::Result<()> {
+    if !path.is_file() {
+        return Ok(());
+    }
+    let file = File::options().write(true).open(path)?;
+    if file.try_lock().is_ok() { file.set_len(0) } else { Ok(()) }
 }
 
 fn capture(file: &Path) -> Result<PathBuf, Failure> {

@@ -237,7 +237,7 @@ FERROCE_FAULTS=loss=0.01,seed=7
 FERROCE_LIBDIR=LIBDIR
 FERROCE_LOG=info
 FERROCE_MTU=1024
-FERROCE_PCAP=/tmp/run.pcap
+FERROCE_PCAP=/tmp/run.pcap,append
 FERROCE_SYSFS=[..]
 FERROCE_WIRE=exact
 LD_LIBRARY_PATH=LIBDIR
@@ -268,7 +268,7 @@ LD_PRELOAD=libc.so.6:LIBDIR/libibverbs.so.1:LIBDIR/librdmacm.so.1:LIBDIR/libferr
 fn run_records_to_an_absolute_path() {
     let folder = TempDir::new().unwrap();
     let library = Library::new();
-    let script = "test \"$FERROCE_PCAP\" = \"$PWD/a.pcap\"";
+    let script = "test \"$FERROCE_PCAP\" = \"$PWD/a.pcap,append\"";
     let command = library.ferroce().current_dir(folder.path().canonicalize().unwrap());
     command.args(["run", "--pcap", "a.pcap", "sh", "-c", script]).assert().success();
 }

@@ -1,9 +1,10 @@
 //! A record of every packet, as a pcapng file.
 //!
 //! `FERROCE_PCAP=file,snaplen=256,size=100M`: `%p` in the name is the process ID; so many bytes of each frame are
-//! kept, and no more than so many bytes are written (1 GiB unless it says so). The first NIC that a process opens
-//! writes to the file itself. Each further one, and one that finds the file in use by another
-//! process, appends `.` and its slot to the name.
+//! kept, and no more than so many bytes are written (1 GiB unless it says so). What was in the file before is gone,
+//! unless `append` says that another section follows: so `ferroce run` has all packets of programs that a script starts
+//! one after the other. The first NIC that a process opens writes to the file itself. Each further one, and one that
+//! finds the file in use by another process, appends `.` and its slot to the name, and says so in the log.
 //!
 //! The file may be a FIFO or a pipe (`/dev/fd/N`), with a program behind it that shows packets as they come. One NIC
 //! writes to it. A reader that is too slow does not slow the program down: what it has no room for is left out, and
@@ -18,7 +19,7 @@
 //! and shown as 64 and none.
 
 use std::fs::{File, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -53,17 +54,19 @@ pub struct CaptureSpec {
     pub snap_bytes: Option<u32>,
     /// Bytes of the whole record.
     pub size_bytes: u64,
+    /// Whether it goes behind what is in the file.
+    pub append: bool,
 }
 
 impl core::str::FromStr for CaptureSpec {
     type Err = SettingError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const KEYS: [&str; 2] = ["size", "snaplen"];
+        const KEYS: [&str; 3] = ["append", "size", "snaplen"];
         let wrong = |problem: String, hint: &str| SettingError::new("FERROCE_PCAP", problem, hint);
         let mut elements = text.split(',');
         let file = elements.next().unwrap_or_default().to_owned();
-        let mut spec = Self { file, snap_bytes: None, size_bytes: CAPTURE_BYTES };
+        let mut spec = Self { file, snap_bytes: None, size_bytes: CAPTURE_BYTES, append: false };
         for element in elements {
             let (key, value) = element.split_once('=').unwrap_or((element, ""));
             match key.trim() {
@@ -79,6 +82,7 @@ impl core::str::FromStr for CaptureSpec {
                     spec.size_bytes = size(value.trim())
                         .ok_or_else(|| wrong(format!("`{element}` cannot be"), hint))?;
                 }
+                "append" if value.is_empty() => spec.append = true,
                 other => {
                     let hint = match nearest(other, &KEYS) {
                         Some(meant) => format!("you may have meant {meant}"),
@@ -132,20 +136,32 @@ impl Capture {
     pub(crate) fn open(spec: &str, device: &DeviceInfo, slot: u16) -> io::Result<Option<Self>> {
         let spec: CaptureSpec = spec.parse().map_err(io::Error::other)?;
         let name = spec.file.replace("%p", &std::process::id().to_string());
-        let (file, is_stream) = match exclusive(Path::new(&name))? {
+        let (mut file, is_stream) = match exclusive(Path::new(&name))? {
             Opened::Ours(file, is_stream) => (file, is_stream),
             Opened::StreamOfAnother => return Ok(None),
-            Opened::FileOfAnother => match exclusive(&PathBuf::from(format!("{name}.{slot}")))? {
-                Opened::Ours(file, is_stream) => (file, is_stream),
-                _ => return Err(io::ErrorKind::ResourceBusy.into()),
-            },
+            Opened::FileOfAnother => {
+                let beside = format!("{name}.{slot}");
+                tracing::warn!(
+                    "another NIC records in {name}: packets of this one are in {beside}"
+                );
+                match exclusive(&PathBuf::from(beside))? {
+                    Opened::Ours(file, is_stream) => (file, is_stream),
+                    _ => return Err(io::ErrorKind::ResourceBusy.into()),
+                }
+            }
         };
+        let mut before = 0;
+        if spec.append && !is_stream {
+            before = file.seek(SeekFrom::End(0))?;
+        } else if !is_stream {
+            file.set_len(0)?;
+        }
         let origin = clock::wall(Time::ZERO);
         let mut capture = Self {
             file,
             is_stream,
             snap_bytes: spec.snap_bytes.map_or(usize::MAX, |bytes| bytes as usize),
-            left: spec.size_bytes,
+            left: spec.size_bytes.saturating_sub(before),
             left_out: 0,
             pending: pcapng::section_header().to_vec(),
             taken: 0,
@@ -232,7 +248,7 @@ impl Capture {
 
 /// How a file was found.
 enum Opened {
-    /// Emptied; or a stream.
+    /// A file as it is, or a stream.
     Ours(File, bool),
     FileOfAnother,
     StreamOfAnother,
@@ -251,8 +267,6 @@ fn exclusive(path: &Path) -> io::Result<Opened> {
     }
     if is_stream {
         sys::never_wait(file.as_fd())?;
-    } else {
-        file.set_len(0)?;
     }
     Ok(Opened::Ours(file, is_stream))
 }
@@ -371,6 +385,25 @@ mod tests {
         drop(first);
         std::fs::remove_file(&path).unwrap();
         std::fs::remove_file(second).unwrap();
+    }
+
+    #[test]
+    fn a_record_follows_another_if_it_is_to() {
+        let path = std::env::temp_dir().join(format!("ferroce-append-{}", std::process::id()));
+        let below = below(Ipv4Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into());
+        let record = |spec: &str| {
+            let mut capture = Capture::open(spec, &device(), 3).unwrap().unwrap();
+            capture.record(Time::ZERO, Direction::Outbound, &below, &[7; 500]);
+            capture.flush().unwrap();
+            let frames = read(&path).len();
+            frames
+        };
+        let name = path.to_str().unwrap();
+        let append = format!("{name},append");
+        assert_eq!([name, &append, &append, name].map(record), [1, 2, 3, 1]);
+        // The bound is one for all.
+        assert_eq!(record(&format!("{name},append,size=700")), 1);
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
