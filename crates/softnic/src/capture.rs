@@ -395,8 +395,7 @@ mod tests {
             let mut capture = Capture::open(spec, &device(), 3).unwrap().unwrap();
             capture.record(Time::ZERO, Direction::Outbound, &below, &[7; 500]);
             capture.flush().unwrap();
-            let frames = read(&path).len();
-            frames
+            read(&path).len()
         };
         let name = path.to_str().unwrap();
         let append = format!("{name},append");

@@ -157,9 +157,8 @@ impl Page {
     /// Puts a file there, if the block is one.
     fn place(&self, block: &Block) {
         let body = self.body(block);
-        let name = body.lines().next().and_then(|line| line.strip_prefix("# "));
-        let is_file = |name: &&str| name.ends_with(".toml") || name.ends_with(".csv");
-        if let Some(name) = name.filter(is_file) {
+        // One with a folder is of the repository.
+        if let Some(name) = file_of(body).filter(|name| !name.contains('/')) {
             fs::write(self.folder.path().join(name), body).unwrap();
         }
     }
@@ -351,6 +350,29 @@ fn every_row_of_the_table_has_its_block_and_its_runner() {
             }
         }
     }
+}
+
+/// The file that a block is, by its first line.
+fn file_of(body: &str) -> Option<&str> {
+    let name = body.lines().next()?.strip_prefix("# ")?;
+    (name.ends_with(".toml") || name.ends_with(".csv")).then_some(name)
+}
+
+#[test]
+fn files_of_the_repository_are_shown_as_they_are() {
+    let mut seen = 0;
+    for page in pages() {
+        let text = read(&page);
+        for block in blocks(&text) {
+            let body = &text[block.body];
+            let Some(name) = file_of(body).filter(|name| name.contains('/')) else { continue };
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+            let file = fs::read_to_string(path).unwrap_or_default();
+            assert!(body == file, "{page}:{}: {name} is another", block.line);
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
 }
 
 #[test]
