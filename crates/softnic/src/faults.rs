@@ -12,7 +12,7 @@ pub mod aimed;
 
 use rdma::{Span, Time};
 
-use aimed::{AIMED_MAX, Aim, Aimed, Beginning, KINDS, Kind, damage, say_not_ready, unknown};
+use aimed::{AIMED_MAX, Aim, Aimed, Beginning, KINDS, Kind, damage, once, say_not_ready, unknown};
 
 use crate::SettingError;
 use crate::counts::Counts;
@@ -62,6 +62,7 @@ impl core::str::FromStr for FaultSettings {
         settings.aimed =
             aimed.iter().map(|part| Aimed::parse(part.trim())).collect::<Result<_, _>>()?;
         let elements = by_chance.iter().flat_map(|part| part.split(','));
+        let mut said = Vec::new();
         for element in elements.map(str::trim).filter(|element| !element.is_empty()) {
             let error = |problem| {
                 let hint = "use loss, reorder, duplicate, corrupt and ecn, each between 0 and 1, \
@@ -69,6 +70,7 @@ impl core::str::FromStr for FaultSettings {
                 SettingError::new("FERROCE_FAULTS", format!("`{element}` {problem}"), hint)
             };
             let (key, value) = element.split_once('=').ok_or_else(|| error("has no value"))?;
+            once(&mut said, key.trim())?;
             let probability = match key.trim() {
                 "loss" => &mut settings.loss,
                 "reorder" => &mut settings.reorder,
@@ -349,6 +351,7 @@ mod tests {
             ("loss=1.5", "`loss=1.5` is not a probability"),
             ("loss=-0.1", "`loss=-0.1` is not a probability"),
             ("loss=NaN", "`loss=NaN` is not a probability"),
+            ("loss=0.1;seed=2;loss=0.2", "`loss` is said twice"),
             ("loss=much", "`loss=much` is not a number"),
             ("seed=-1", "`seed=-1` is not a whole number"),
         ] {

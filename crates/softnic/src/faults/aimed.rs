@@ -124,12 +124,14 @@ impl Aimed {
         };
         let common: &[&str] = if kind == "link-down" { &[] } else { &AIMS };
         let known = [keys, common].concat();
+        let mut said = Vec::new();
         for element in rest.split(',').map(str::trim).filter(|element| !element.is_empty()) {
             let (key, value) = element.split_once('=').unwrap_or((element, ""));
             let (key, value) = (key.trim(), value.trim());
             if !known.contains(&key) {
                 return Err(unknown(&format!("key of {kind}"), key, &known));
             }
+            once(&mut said, key)?;
             draft.set(key, value).map_err(|hint| {
                 SettingError::new("FERROCE_FAULTS", format!("{kind}: `{element}` cannot be"), hint)
             })?;
@@ -255,6 +257,17 @@ fn which(value: &str) -> Result<Which, String> {
             None => format!("opcode is one of {}, or a number as 0x04", names.join(", ")),
         }),
     }
+}
+
+/// Nothing may be said twice: one of both would be without effect.
+pub(super) fn once<'a>(said: &mut Vec<&'a str>, key: &'a str) -> Result<(), SettingError> {
+    if said.contains(&key) {
+        let hint =
+            "say it once; faults that differ stand behind semicolons, as in drop:nth=1;drop:nth=5";
+        return Err(SettingError::new("FERROCE_FAULTS", format!("`{key}` is said twice"), hint));
+    }
+    said.push(key);
+    Ok(())
 }
 
 /// A word that is none, with what may have been meant.
@@ -449,6 +462,7 @@ mod tests {
             ("drop:opcode=0xff", "drop: `opcode=0xff` cannot be", "there is no such opcode"),
             ("drop:nth=0", "drop: `nth=0` cannot be", "nth is a whole number from 1"),
             ("drop:nth=1,every=2", "`drop:nth=1,every=2` is not complete", "use one of nth, every"),
+            ("drop:nth=1,nth=2", "`nth` is said twice", "say it once"),
             ("delay:nth=1", "`delay:nth=1` is not complete", "say how long"),
             ("rnr:opcode=send", "`rnr:opcode=send` is not complete", "rnr is of acknowledgements"),
             ("link-down:qp=1", "`qp` is not a key of link-down", "there are at_us"),
