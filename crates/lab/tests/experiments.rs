@@ -131,6 +131,29 @@ program = "is killed"
 }
 
 #[test]
+fn what_has_left_its_process_group_ends_with_the_run() {
+    let report = run(
+        r#"
+[[program]]
+name = "leaves"
+command = "sh -c 'setsid sh -c \"setsid sleep 60 & echo inner \\$!; wait\" & echo outer $!; sleep 0.5'"
+numbers = [
+    { name = "outer", pattern = '^outer (\d+)' },
+    { name = "inner", pattern = '^inner (\d+)' },
+]
+"#,
+        u32::MAX,
+    );
+    assert_eq!(problems(&report), "");
+    let processes = &report.runs[0].numbers;
+    assert_eq!(processes.len(), 2, "{report}");
+    for (name, process) in processes {
+        let entry = format!("/proc/{process}");
+        assert!(!std::path::Path::new(&entry).exists(), "{name} lives on as {process}");
+    }
+}
+
+#[test]
 fn who_waits_for_what_never_comes_is_not_waited_for() {
     let report = run(
         r#"

@@ -6,10 +6,12 @@
 //!          └─ judge: expectations over all runs ─► Report
 //! ```
 //!
-//! A stage ends what it has started, however it ends: programs by their process groups, the lab with its thread.
+//! A stage ends what it has started, however it ends: programs by their process groups, what has left these as orphans,
+//! the lab with its thread.
 
 mod child;
 mod judge;
+mod orphans;
 mod output;
 mod report;
 mod simulated;

@@ -20,6 +20,7 @@ use fabric::topology::End as Node;
 use softnic::lab::Found;
 
 use super::child::{END_WAIT, Group, is_listened_on, signal_of, words};
+use super::orphans::Orphans;
 use super::output::{matches_line, missing, number, tail};
 use super::{CannotRun, Orders, Point, Run, folder_of};
 use crate::client::OF_EXPERIMENTS;
@@ -182,6 +183,8 @@ pub(super) fn run(
         LabError::Network(why) => CannotRun(experiment.explain(row, why)),
         _ => CannotRun(error.to_string()),
     })?;
+    // Gone after the stage, and so after its programs.
+    let orphans = Orphans::take();
     let actor =
         |program| Actor { program, group: None, ready_at: None, ended_at: None, status: None };
     let mut stage = Stage {
@@ -200,6 +203,7 @@ pub(super) fn run(
     stage.close();
     let Stage { mut run, lab, actors, .. } = stage;
     drop(actors);
+    drop(orphans);
     let greeting = lab.greeting.clone();
     if let Some(Farewell { events, time, limits }) = lab.end() {
         (run.events, run.time, run.limits) = (events, time, limits);
