@@ -220,6 +220,38 @@ equals = 0
 }
 
 #[test]
+fn what_is_not_to_happen_happens_in_no_draw() {
+    let report = run(
+        r#"
+draws = 3
+
+[[program]]
+name = "counts"
+command = "sh -c 'echo first >> {here}/draws; echo lost $(test $(wc -l < {here}/draws) = 2; echo $((1 - $?)))'"
+numbers = [{ name = "lost", pattern = '^lost (\d+)' }]
+
+[[expect]]
+measure = "counts.lost"
+equals = 0
+
+[[expect]]
+measure = "counts.lost"
+at_most = 0
+
+[[expect]]
+measure = "counts.lost"
+at_most = 0.5
+"#,
+        u32::MAX,
+    );
+    let verdicts: Vec<Verdict> = report.judged.iter().map(|judged| judged.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Missed, Verdict::Missed, Verdict::Met], "{report}");
+    let text = report.to_string();
+    let told = "expected 0 in every draw, seen 0 (0 to 1 in 3 draws), met by 2 of them";
+    assert!(text.contains(told), "{text}");
+}
+
+#[test]
 fn a_measure_or_an_expression_that_is_none_is_told_with_its_line() {
     let refused = |text: &str| {
         let text = format!("{text}\n{NETWORK}");

@@ -219,6 +219,13 @@ pub enum Bound {
     },
 }
 
+impl Bound {
+    /// Whether every draw is to be so, and not only the middle one: what is not to happen, happens in none.
+    pub fn is_of_every_draw(&self) -> bool {
+        matches!(self, Self::Between(_, most) if *most == 0.0)
+    }
+}
+
 /// What `over` says, and otherwise what `base` says, table by table.
 pub(super) fn merged<'a>(base: &DeTable<'a>, over: &DeTable<'a>) -> DeTable<'a> {
     let mut all = base.clone();

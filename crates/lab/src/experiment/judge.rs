@@ -184,7 +184,11 @@ pub(super) fn judge(experiment: &Experiment, rows: &[&Row], runs: Vec<Run>) -> R
             };
             let met_alone = of_row.iter().filter(|value| meets(**value)).count();
             let seen = Seen::of(of_row);
-            let is_met = seen.median.is_some_and(meets);
+            let is_met = if expected.bound.is_of_every_draw() {
+                met_alone == seen.draws && seen.draws > 0
+            } else {
+                seen.median.is_some_and(meets)
+            };
             let verdict = if is_met { Verdict::Met } else { Verdict::Missed };
             judged.push(Judged {
                 row: row.name.clone(),

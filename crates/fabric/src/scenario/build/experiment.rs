@@ -39,7 +39,7 @@ table! {
         title = or("untitled", text("a text")) => title: Option<String>;
         /// The network: a scenario beside the experiment, or its tables, as in [scenario.topology].
         scenario = needed(anything("a file, or tables")) => scenario: ();
-        /// How often each row is run, each time with another seed; the median counts.
+        /// How often each row is run, each time with another seed; the median counts, or every draw where 0 is expected.
         draws = otherwise(1, within(1, DRAWS_MAX, "how often each row is run")) => draws: Option<u32>;
         /// How long a run of a row may take.
         limit_s = otherwise(LIMIT_S, within(1, 86_400, "a row ends after that, and has failed"))
@@ -227,9 +227,9 @@ table! {
         scale = or("1", number_of("a number")) => scale: Option<f64>;
         /// It is at least so much; with than_row so many times that row's.
         at_least = or("no bound", number_of("a number")) => at_least: Option<f64>;
-        /// It is at most so much; with than_row so many times that row's.
+        /// It is at most so much; with than_row so many times that row's. Without, 0 is to hold in every draw.
         at_most = or("no bound", number_of("a number")) => at_most: Option<f64>;
-        /// It is exactly so much.
+        /// It is exactly so much; 0 in every draw.
         equals = or("no bound", number_of("a number")) => equals: Option<f64>;
         /// The row that it is compared with.
         than_row = or("none", text("a row")) => than_row: Option<String>;
