@@ -152,7 +152,8 @@ impl fmt::Display for Judged {
             (Some(from), Some(to)) => format!(", from {} to {}", moment(from), moment(to)),
         };
         writeln!(f, "          {measure}{per_second}{window}")?;
-        let every = if self.seen.draws > 1 && bound.is_of_every_draw() { " in every draw" } else { "" };
+        let every =
+            if self.seen.draws > 1 && bound.is_of_every_draw() { " in every draw" } else { "" };
         write!(f, "          expected {}{every}, seen {}", wanted(bound), self.seen)?;
         if self.seen.draws > 1 {
             write!(f, ", met by {} of them", self.met_alone)?;
