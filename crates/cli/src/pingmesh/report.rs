@@ -160,10 +160,13 @@ pub(super) fn run(arguments: &Report) -> Result<(), Failure> {
 fn told(single: &Single) -> String {
     let Single { kept: [kept, of_interest], told, .. } = single;
     let [left_out, failed] = told.left_out();
-    format!(
-        "single probes: {kept} in the file, {of_interest} of them failed or slow; of {left_out} others, {failed} of them \
-         failed, agents have told sums alone"
-    )
+    let others = match left_out {
+        0 => String::new(),
+        _ => {
+            format!("; of {left_out} others, {failed} of them failed, agents have told sums alone")
+        }
+    };
+    format!("single probes: {kept} in the file, {of_interest} of them failed or slow{others}")
 }
 
 /// A single probe, as evidence.

@@ -222,8 +222,7 @@ hint: -o names another file, for the page
 pingmesh of 4 hosts, none of which has told anything in that time
   scope    probes answered timeout  error invalid p50 us    p99  p99.9 responder
 windows: 0 of 0 hosts, 0 missing between the first and the last of each
-single probes: 0 in the file, 0 of them failed or slow; of 0 others, 0 of them
-failed, agents have told sums alone
+single probes: 0 in the file, 0 of them failed or slow
 verdict: none, without probes
 
 "#]]);
