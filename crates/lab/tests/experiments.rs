@@ -15,6 +15,10 @@ workload = [{ kind = "flow", from = "h0", to = "h1", message_bytes = 100_000 }]
 "#;
 
 fn run(text: &str, stop_after: u32) -> Report {
+    run_rows(text, &[], stop_after)
+}
+
+fn run_rows(text: &str, rows: &[&str], stop_after: u32) -> Report {
     let folder = tempfile::tempdir().unwrap();
     let text = format!("title = \"a test\"\nlimit_s = 20\n{text}\n{NETWORK}");
     let made =
@@ -24,7 +28,7 @@ fn run(text: &str, stop_after: u32) -> Report {
         ferroce: PathBuf::from("/nonexistent"),
         quick: false,
         draws: None,
-        rows: Vec::new(),
+        rows: rows.iter().map(ToString::to_string).collect(),
         here: folder.path().to_owned(),
         folder: folder.path().to_owned(),
     };
@@ -249,6 +253,45 @@ at_most = 0.5
     let text = report.to_string();
     let told = "expected 0 in every draw, seen 0 (0 to 1 in 3 draws), met by 2 of them";
     assert!(text.contains(told), "{text}");
+}
+
+#[test]
+fn expectations_of_rows_that_were_not_run_are_counted() {
+    let text = r#"
+[[row]]
+name = "one"
+simulated = true
+
+[[row]]
+name = "two"
+simulated = true
+
+[[expect]]
+rows = ["one"]
+measure = "port s0:h1 SAI_QUEUE_STAT_PACKETS:*"
+than_row = "two"
+at_least = 0.5
+
+[[expect]]
+measure = "drops"
+rows = ["one"]
+equals = 0
+"#;
+    let verdict = |rows: &[&str]| {
+        let report = run_rows(text, rows, u32::MAX);
+        assert!(report.is_met(), "{report}");
+        let report = report.to_string();
+        report[report.find("a test: ").unwrap()..].to_owned()
+    };
+    assert_eq!(verdict(&[]), "a test: all 2 expectations were met\n");
+    assert_eq!(
+        verdict(&["one"]),
+        "a test: 1 of 2 expectations were judged, and met; rows of the others were not run\n"
+    );
+    assert_eq!(
+        verdict(&["two"]),
+        "a test: none of 2 expectations was judged: rows of theirs were not run\n"
+    );
 }
 
 #[test]

@@ -158,15 +158,22 @@ fn values(expected: &Expectation, row: &Row, runs: &[Run]) -> Vec<f64> {
 
 pub(super) fn judge(experiment: &Experiment, rows: &[&Row], runs: Vec<Run>) -> Report {
     let row_of = |name: &str| rows.iter().copied().find(|row| row.name == name);
-    let mut judged = Vec::new();
+    let (mut judged, mut left_out) = (Vec::new(), 0);
     for expected in &experiment.expectations {
-        for row in expected.rows.iter().filter_map(|name| row_of(name)) {
+        for name in &expected.rows {
+            let Some(row) = row_of(name) else {
+                left_out += 1;
+                continue;
+            };
             let of_row = values(expected, row, &runs);
             let (other, bounds) = match &expected.bound {
                 Bound::Between(least, most) => (None, Some((*least, *most))),
                 Bound::Times { row, any_draw, least, most } => {
                     // A row that was not run is no yardstick.
-                    let Some(than) = row_of(row) else { continue };
+                    let Some(than) = row_of(row) else {
+                        left_out += 1;
+                        continue;
+                    };
                     let than = Seen::of(values(expected, than, &runs));
                     let bounds = than.median.map(|by| {
                         let (below, above) = if *any_draw { than.range } else { (by, by) };
@@ -200,5 +207,5 @@ pub(super) fn judge(experiment: &Experiment, rows: &[&Row], runs: Vec<Run>) -> R
             });
         }
     }
-    Report { title: experiment.title.clone(), judged, runs }
+    Report { title: experiment.title.clone(), judged, left_out, runs }
 }

@@ -13,6 +13,8 @@ pub struct Report {
     pub title: String,
     /// What was expected, and what was seen.
     pub judged: Vec<Judged>,
+    /// How many expectations of rows could not be judged, because a row of theirs was not run.
+    pub left_out: usize,
     /// Every run.
     pub runs: Vec<Run>,
 }
@@ -192,15 +194,30 @@ impl fmt::Display for Report {
         }
         let missed = self.judged.iter().filter(|it| it.verdict == Verdict::Missed).count();
         let wrong = self.runs.iter().filter(|run| !run.problems.is_empty()).count();
-        let all = self.judged.len();
+        let (judged, left_out) = (self.judged.len(), self.left_out);
+        let all = judged + left_out;
+        write!(f, "{}: ", self.title)?;
         match (missed, wrong) {
-            (0, 0) => writeln!(f, "{}: all {all} expectations were met", self.title),
-            (missed, wrong) => writeln!(
+            (0, 0) if all == 0 => writeln!(f, "nothing was expected"),
+            (0, 0) if judged == 0 => {
+                writeln!(f, "none of {all} expectations was judged: rows of theirs were not run")
+            }
+            (0, 0) if left_out > 0 => writeln!(
                 f,
-                "{}: {missed} of {all} expectations were MISSED, and {wrong} of {} runs went wrong",
-                self.title,
-                self.runs.len()
+                "{judged} of {all} expectations were judged, and met; rows of the others were not run"
             ),
+            (0, 0) => writeln!(f, "all {all} expectations were met"),
+            (missed, wrong) => {
+                let runs = self.runs.len();
+                writeln!(
+                    f,
+                    "{missed} of {judged} expectations were MISSED, and {wrong} of {runs} runs went wrong"
+                )?;
+                if left_out > 0 {
+                    writeln!(f, "  {left_out} more were not judged: rows of theirs were not run")?;
+                }
+                Ok(())
+            }
         }
     }
 }
