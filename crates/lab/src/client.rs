@@ -61,7 +61,10 @@ pub(crate) const OF_EXPERIMENTS: char = '+';
 pub fn find(name: Option<&str>) -> Result<Found, AskError> {
     let mut there = bury_the_dead();
     let names: Vec<&str> = there.iter().map(|found| found.name.as_str()).collect();
-    let chosen = choose(&names, name)?;
+    let is_not_here = names.is_empty() || name.is_some();
+    let chosen = choose(&names, name).map_err(|error| {
+        if is_not_here { beside_others(&error, &lab::other_users()) } else { error }
+    })?;
     Ok(there.swap_remove(chosen))
 }
 
@@ -85,6 +88,19 @@ fn choose(names: &[&str], name: Option<&str>) -> Result<usize, AskError> {
         ),
     };
     found.ok_or(AskError(why))
+}
+
+/// That a lab is not there, where other users have some: it may be one of these.
+fn beside_others(error: &AskError, users: &[u32]) -> AskError {
+    if users.is_empty() {
+        return error.clone();
+    }
+    let (problem, hint) = error.0.split_once('\n').unwrap_or((&error.0, ""));
+    let problem = problem.replacen("no lab ", "no lab of yours ", 1);
+    let users = users.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    AskError(format!(
+        "{problem}; labs of user {users} serve nobody else\n{hint}; or run this as that user"
+    ))
 }
 
 /// Asks a lab, and returns its answer.
@@ -269,6 +285,23 @@ mod tests {
             let first = chosen.as_ref().map_err(|why| why.lines().next().unwrap());
             assert_eq!(first.copied(), expected, "{names:?} {name:?}");
         }
+    }
+
+    #[test]
+    fn who_has_no_lab_is_told_who_has() {
+        let none = choose(&[], Some("a")).unwrap_err();
+        assert_eq!(beside_others(&none, &[]), none);
+        assert_eq!(
+            beside_others(&none, &[0, 1000]).0,
+            "no lab of yours runs; labs of user 0, 1000 serve nobody else\n\
+             hint: start one with `ferroce lab up FILE`; or run this as that user"
+        );
+        let other = choose(&["b"], Some("a")).unwrap_err();
+        assert_eq!(
+            beside_others(&other, &[7]).0,
+            "no lab of yours is called `a`; labs of user 7 serve nobody else\n\
+             hint: those that run are b; or run this as that user"
+        );
     }
 
     #[test]

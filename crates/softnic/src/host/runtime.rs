@@ -62,6 +62,14 @@ pub(crate) fn directory() -> io::Result<PathBuf> {
     Err(first_error.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
+/// Whose folder this is, as those of the system's places are called; `None` of other folders, and if that cannot be seen.
+pub(crate) fn owner(folder: &Path) -> Option<u32> {
+    let is_place = [Path::new("/dev/shm"), Path::new("/tmp")].contains(&folder.parent()?);
+    let is_called_so = folder.file_name()?.to_str()?.starts_with("ferroce-");
+    let metadata = fs::symlink_metadata(folder).ok()?;
+    (is_place && is_called_so && metadata.is_dir()).then_some(metadata.uid())
+}
+
 /// Its parents can be written to by everybody, so somebody else may have been there first.
 fn is_ours(path: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(path)?;
@@ -87,6 +95,9 @@ mod tests {
     #[test]
     fn a_directory_is_made_and_found_again() {
         let made = directory().unwrap();
+        let of_system = !env::var_os("XDG_RUNTIME_DIR").is_some_and(|path| made.starts_with(path));
+        assert_eq!(owner(&made), of_system.then(sys::user));
+        assert_eq!(owner(Path::new("/tmp")), None);
         assert_eq!(existing(), Some(made));
     }
 

@@ -153,6 +153,27 @@ pub fn all() -> Vec<Found> {
     found
 }
 
+/// Other users who have a lab, as far as this network namespace shows: what the labs are called only they can see.
+pub fn other_users() -> Vec<u32> {
+    let table = std::fs::read("/proc/self/net/unix").unwrap_or_default();
+    let table = String::from_utf8_lossy(&table);
+    let folders = table.lines().filter_map(|line| listener_in(line)?.parent());
+    let mut users: Vec<u32> =
+        folders.filter_map(runtime::owner).filter(|user| *user != crate::sys::user()).collect();
+    users.sort_unstable();
+    users.dedup();
+    users
+}
+
+/// The path at which a socket of a line of `/proc/net/unix` listens, if it is of the type of labs' sockets.
+fn listener_in(line: &str) -> Option<&Path> {
+    const LISTENS: &str = "00010000";
+    const SEQPACKET: &str = "0005";
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [_, _, _, LISTENS, SEQPACKET, _, _, path] = words[..] else { return None };
+    Some(Path::new(path))
+}
+
 /// A place for a new lab, and its socket there; `None` if there is a lab of this name.
 ///
 /// # Errors
@@ -247,3 +268,31 @@ impl Site {
 
 /// How long a lab may take to answer: it may be starved of a processor.
 const ANSWER_WAIT_MS: i32 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_that_listen_are_told_from_those_that_were_accepted() {
+        let line = |flags: &str, kind: &str| {
+            format!(
+                "00000000309c55c9: 00000002 00000000 {flags} {kind} 01 561 /tmp/ferroce-7/new.1"
+            )
+        };
+        let path = Path::new("/tmp/ferroce-7/new.1");
+        assert_eq!(listener_in(&line("00010000", "0005")), Some(path));
+        for (flags, kind) in [("00000000", "0005"), ("00010000", "0001")] {
+            assert_eq!(listener_in(&line(flags, kind)), None);
+        }
+        assert_eq!(listener_in("Num       RefCount Protocol Flags    Type St Inode Path"), None);
+        // Those of this user are no other's.
+        let listener = Listener::bind(&runtime::directory().unwrap().join("test-of-lab")).unwrap();
+        let table = std::fs::read_to_string("/proc/self/net/unix").unwrap();
+        let here = runtime::directory().unwrap();
+        assert!(table.lines().filter_map(listener_in).any(|path| path.parent() == Some(&here)));
+        assert!(!other_users().contains(&crate::sys::user()));
+        drop(listener);
+        std::fs::remove_file(here.join("test-of-lab")).unwrap();
+    }
+}
