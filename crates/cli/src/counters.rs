@@ -14,7 +14,7 @@ use telemetry::words::{COLUMNS, wrapped};
 
 use crate::args::Counters;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, print_while_read};
 
 /// Moves to the top left corner and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
@@ -40,7 +40,9 @@ pub(crate) fn show(arguments: &Counters) -> Result<(), Failure> {
             false if arguments.json => as_json(&processes),
             false => as_screen(&processes, &earlier, (usize::MAX, SCREEN.1)),
         };
-        print(&text)?;
+        if !print_while_read(&text)? {
+            return Ok(());
+        }
         earlier = Earlier::new(&processes, seconds);
         sleep(Duration::from_secs_f64(seconds));
     }

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::Path;
-use std::process;
 
 use rustix::fs::{Access, access};
 use telemetry::Table;
@@ -13,11 +12,17 @@ use telemetry::words::{COLUMNS, wrapped};
 
 use crate::failure::Failure;
 
-/// Writes `text`. If the reader has closed the pipe, as `head` does, the program ends quietly.
+/// Writes `text`. If the reader has closed the pipe, as `head` does, it has seen enough: the work goes on, and ends
+/// as it would have.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_while_read(text).map(drop)
+}
+
+/// The same, and whether there is a reader still: what would print for ever ends without one.
+pub(crate) fn print_while_read(text: &str) -> Result<bool, Failure> {
     match write(text) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => process::exit(0),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::new(format!("cannot write: {error}"))),
     }
 }
@@ -39,7 +44,7 @@ fn lines(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Lines of a program whose work goes on when nobody reads them any more: it says so once.
+/// Lines of a service, which may run for months: when they are lost, for whatever reason, it says so once.
 #[derive(Default)]
 pub(crate) struct Lines {
     are_lost: bool,

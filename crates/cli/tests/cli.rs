@@ -3,6 +3,7 @@
 
 mod bench;
 mod book;
+mod ends;
 mod export;
 mod pingmesh;
 mod sim;

@@ -16,7 +16,7 @@ use ops::watch::{Event, Finding, Row, Sample, Settings, StormRule, Watch, rates,
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Status};
-use crate::output::{cannot_write, print, print_lines};
+use crate::output::{cannot_write, print, print_lines, print_while_read};
 use crate::sources::{self, Sources};
 use hook::Hook;
 
@@ -113,6 +113,11 @@ impl Look {
         let detection = Duration::from_millis(self.detection_ms);
         Settings { poll, storm_rule, detection, lossless, ..Settings::default() }
     }
+
+    /// Whether it does more than print.
+    fn does_more(&self) -> bool {
+        self.record.is_some() || self.act
+    }
 }
 
 pub(crate) fn run(arguments: &Look) -> Result<(), Failure> {
@@ -139,10 +144,15 @@ pub(crate) fn run(arguments: &Look) -> Result<(), Failure> {
         looker.look()?;
         let last = number + 1 == looks;
         // With --once only the end counts; otherwise each look is told.
-        if arguments.json {
-            print(&looker.to_json())?;
+        let is_read = if arguments.json {
+            print_while_read(&looker.to_json())?
         } else if !arguments.once || last {
-            print(&looker.to_text())?;
+            print_while_read(&looker.to_text())?
+        } else {
+            true
+        };
+        if !is_read && !ends && !arguments.does_more() {
+            return Ok(());
         }
     }
     verdict(looker.found)

@@ -1,0 +1,73 @@
+//! How commands end when nobody reads what they print, and when their terminal goes.
+
+use core::time::Duration;
+use std::fs;
+use std::io::pipe;
+use std::process::{Child, Command as Process, ExitStatus, Stdio};
+use std::thread::sleep;
+
+use tempfile::TempDir;
+
+/// A command whose reader has closed the pipe before the first word.
+fn unread(arguments: &[&str]) -> Process {
+    let (reader, writer) = pipe().unwrap();
+    drop(reader);
+    let mut command = Process::new(env!("CARGO_BIN_EXE_ferroce"));
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).args(arguments);
+    command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::piped());
+    command
+}
+
+/// What it ends with, within half a minute.
+fn end(mut child: Child) -> ExitStatus {
+    let ended = (0..300).find_map(|_| {
+        sleep(Duration::from_millis(100));
+        child.try_wait().unwrap()
+    });
+    if ended.is_none() {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    ended.expect("it ends")
+}
+
+#[test]
+fn results_and_status_are_the_same_when_nobody_reads() {
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let said = |arguments: &[&str]| {
+        let output = unread(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let seeds = ["sim", "scenarios/incast.toml", "--seeds", "2", "-o", out];
+    assert_eq!(said(&seeds), (Some(0), String::new()));
+    assert!(folder.path().join("seeds.parquet").is_file());
+    let deadlock = said(&["sim", "--no-trials", "scenarios/deadlock.toml"]);
+    assert_eq!(deadlock, (Some(3), "error: the network is deadlocked\n".to_owned()));
+    assert_eq!(said(&["doctor", "examples/cluster"]), (Some(1), String::new()));
+}
+
+#[test]
+fn what_prints_for_ever_ends_when_nobody_reads_unless_it_does_more() {
+    let folder = TempDir::new().unwrap();
+    let counters = "NIC statistics:\n tx_prio3_pause: 5\n";
+    fs::write(folder.path().join("ethtool-mlx5_0.txt"), counters).unwrap();
+    let from = folder.path().to_str().unwrap();
+    let watch = ["watch", "--interval", "0.1", "--from", from];
+    assert_eq!(end(unread(&watch).spawn().unwrap()).code(), Some(0));
+    assert_eq!(end(unread(&["counters", "--watch", "0.1"]).spawn().unwrap()).code(), Some(0));
+    let record = folder.path().join("record.jsonl");
+    let looks = || fs::read_to_string(&record).unwrap_or_default().lines().count();
+    let mut looking = unread(&watch);
+    looking.arg("--record").arg(&record).args(["--looks", "4"]);
+    assert_eq!(end(looking.spawn().unwrap()).code(), Some(0));
+    assert_eq!(looks(), 4);
+    let mut recording = unread(&watch).arg("--record").arg(&record).spawn().unwrap();
+    let goes_on = (0..100).any(|_| {
+        sleep(Duration::from_millis(100));
+        looks() >= 8
+    });
+    recording.kill().unwrap();
+    recording.wait().unwrap();
+    assert!(goes_on, "{} looks", looks());
+}
