@@ -3,9 +3,11 @@
 use core::time::Duration;
 use std::fs;
 use std::io::pipe;
+use std::path::Path;
 use std::process::{Child, Command as Process, ExitStatus, Stdio};
 use std::thread::sleep;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// A command whose reader has closed the pipe before the first word.
@@ -70,4 +72,51 @@ fn what_prints_for_ever_ends_when_nobody_reads_unless_it_does_more() {
     recording.kill().unwrap();
     recording.wait().unwrap();
     assert!(goes_on, "{} looks", looks());
+}
+
+/// A lab that nobody reads, once it can be asked; `before` is said before it, in a shell.
+fn lab(before: &str, name: &str, out: &Path) -> Child {
+    let (reader, writer) = pipe().unwrap();
+    drop(reader);
+    let mut child = Process::new("sh")
+        .args(["-c", &format!("{before}exec \"$@\""), "sh", env!("CARGO_BIN_EXE_ferroce")])
+        .args(["lab", "up", "--name", name, "-o"])
+        .arg(out)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/lab/two-hosts.toml"))
+        .stdout(writer)
+        .spawn()
+        .unwrap();
+    for _ in 0..300 {
+        sleep(Duration::from_millis(100));
+        if is_there(name) {
+            return child;
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    panic!("the lab does not begin");
+}
+
+fn is_there(name: &str) -> bool {
+    let mut status = Process::new(env!("CARGO_BIN_EXE_ferroce"));
+    status.args(["lab", "status", "--lab", name]).output().unwrap().status.success()
+}
+
+#[test]
+fn a_lab_whose_terminal_goes_leaves_its_report_and_one_under_nohup_stays() {
+    let folder = TempDir::new().unwrap();
+    for (before, signals) in
+        [("", &[Signal::HUP][..]), ("trap '' HUP; ", &[Signal::HUP, Signal::TERM])]
+    {
+        let name = format!("ends{}_{}", signals.len(), std::process::id());
+        let out = folder.path().join(&name);
+        let child = lab(before, &name, &out);
+        for (number, signal) in signals.iter().enumerate() {
+            sleep(Duration::from_millis(300));
+            assert!(number == 0 || is_there(&name));
+            kill_process(Pid::from_child(&child), *signal).unwrap();
+        }
+        assert_eq!(end(child).code(), Some(0));
+        assert!(out.join("report.json").is_file());
+    }
 }
