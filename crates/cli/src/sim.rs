@@ -39,8 +39,7 @@ pub(crate) fn run(arguments: &Sim, extensions: &Extensions) -> Result<(), Failur
             input.read(arguments.seed)?;
         }
     }
-    let interrupt = Interrupt::catch()
-        .map_err(|error| Failure::new(format!("cannot catch Ctrl-C: {error}")))?;
+    let interrupt = Interrupt::catch()?;
     let mut deadlock = Ok(());
     for (number, input) in inputs.iter().enumerate() {
         if number > 0 {

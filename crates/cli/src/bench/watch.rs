@@ -11,9 +11,9 @@ use bench::plan::Plan;
 use bench::session::Watcher;
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::SIGINT;
-use signal_hook::flag;
 
 use crate::failure::Failure;
+use crate::signals::stop_then_end;
 
 /// How often the bar is drawn.
 const DRAW: Duration = Duration::from_millis(200);
@@ -35,14 +35,11 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches so many runs. From here on Ctrl-C ends them; a second one ends the program as it
+    /// Watches so many runs. From here on Ctrl-C ends them; a later one ends the program as it
     /// always does.
     pub(super) fn new(points: usize) -> Result<Self, Failure> {
         let interrupted = Arc::new(AtomicBool::new(false));
-        // In this order: the first signal sets the flag that makes the second one final.
-        flag::register_conditional_default(SIGINT, Arc::clone(&interrupted))
-            .and_then(|_| flag::register(SIGINT, Arc::clone(&interrupted)))
-            .map_err(|error| Failure::new(format!("cannot catch Ctrl-C: {error}")))?;
+        stop_then_end(&[SIGINT], &interrupted)?;
         let is_seen = points > 0 && io::stderr().is_terminal();
         let bar = if is_seen { ProgressBar::new(1000) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{bar:14} {msg}");

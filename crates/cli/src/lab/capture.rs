@@ -8,10 +8,12 @@ use std::sync::Arc;
 
 use fabric::record::{CaptureLimits, CaptureTally};
 use lab::client::{CaptureEnd, CaptureOf, Captured, Capturing};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::Capture;
 use crate::failure::Failure;
 use crate::output::{cannot_write, tell};
+use crate::signals::stop_then_end;
 
 /// How long a capture waits for frames before it looks whether Ctrl-C was pressed, in milliseconds.
 const LOOK_EVERY_MS: i32 = 50;
@@ -38,12 +40,8 @@ pub(super) fn run(arguments: &Capture) -> Result<(), Failure> {
         false => Box::new(File::create(&arguments.file).map_err(cannot)?),
     };
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // The second one ends the program, whatever the lab does.
-        signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .map_err(|error| Failure::new(format!("cannot catch signals: {error}")))?;
-    }
+    // A later one ends the program, whatever the lab does.
+    stop_then_end(&[SIGINT, SIGTERM], &stop)?;
     if io::stderr().is_terminal() {
         tell(&format!("capturing {}: Ctrl-C ends it", arguments.ports.join(", ")));
     }

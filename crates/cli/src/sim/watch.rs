@@ -15,7 +15,9 @@ use fabric::record::Next;
 use indicatif::{ProgressBar, ProgressStyle};
 use rdma::{Span, Time};
 use signal_hook::consts::SIGINT;
-use signal_hook::flag;
+
+use crate::failure::Failure;
+use crate::signals::stop_then_end;
 
 /// The first stretch.
 const FIRST: Span = Span::from_us(1);
@@ -87,17 +89,15 @@ impl Interrupt {
     ///
     /// # Errors
     /// If the signal cannot be caught.
-    pub(super) fn catch() -> io::Result<Self> {
+    pub(super) fn catch() -> Result<Self, Failure> {
         let interrupted = Arc::new(AtomicBool::new(true));
-        // In this order: the first signal sets the flag that makes the second one final.
-        flag::register_conditional_default(SIGINT, Arc::clone(&interrupted))?;
-        flag::register(SIGINT, Arc::clone(&interrupted))?;
+        stop_then_end(&[SIGINT], &interrupted)?;
         Ok(Self(interrupted))
     }
 }
 
 impl Watch {
-    /// Watches a run that ends at `end` at the latest. From here on Ctrl-C stops the run; a second
+    /// Watches a run that ends at `end` at the latest. From here on Ctrl-C stops the run; a later
     /// one ends the program.
     pub(super) fn new(end: Time, Interrupt(interrupted): &Interrupt) -> Self {
         interrupted.store(false, Ordering::Relaxed);

@@ -162,6 +162,9 @@ fn sim_that_is_interrupted_says_so_and_leaves_what_there_is() {
     thread::sleep(Duration::from_secs(2));
     let pid = Pid::from_child(&child);
     kill_process(pid, Signal::INT).unwrap();
+    // As `timeout` does, which tells us and then our group.
+    thread::sleep(Duration::from_millis(10));
+    kill_process(pid, Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(130), "{stdout}");
