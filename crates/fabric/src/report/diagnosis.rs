@@ -119,7 +119,8 @@ impl Report<'_> {
         notes.extend(self.what_was_missed());
         let before = self.effect();
         for Note { remedies, tried, untried, .. } in &mut notes {
-            remedies.retain(|remedy| !self.moot.contains(remedy));
+            // Nothing is set where a lab begins.
+            remedies.retain(|remedy| self.lab.is_none() && !self.moot.contains(remedy));
             for remedy in &*remedies {
                 match self.trials.iter().find(|trial| trial.set == *remedy) {
                     Some(trial) => tried.push(trial.said(&before)),
@@ -133,8 +134,13 @@ impl Report<'_> {
     /// Why no packet was sent, if none was.
     fn why_nothing(&self) -> Option<Note> {
         let network = self.network;
-        if self.lab.is_some() || network.link_hops() > 0 {
+        let pauses = self.lab.is_some() && network.pause_frames() > 0;
+        if network.link_hops() > 0 || pauses {
             return None;
+        }
+        if self.lab.is_some() {
+            let note = Note::new("nothing sent", "no packet was sent");
+            return Some(note.change("have programs talk: `ferroce lab run --host h0 -- PROGRAM`"));
         }
         let about = "nothing simulated";
         let now = network.now();
@@ -254,10 +260,11 @@ impl Report<'_> {
             ),
             Some((_, why)) => Note::new(about, why)
                 .change("nothing, if that is wanted; a smaller switch.alpha pauses sooner"),
-            None => Note::new(about, "no packet came in a lossless group").change(
-                "give the workload a dscp whose class is lossless, or add its priority to \
+            None => Note::new(about, "no packet came in a lossless group").change(&format!(
+                "give {} a dscp whose class is lossless, or add its priority to \
                  switch.lossless_priorities",
-            ),
+                self.who_sends()
+            )),
         })
     }
 
@@ -334,7 +341,8 @@ impl Report<'_> {
                 }
             }
         }
-        let listens = self.listens();
+        // Programs of a lab choose for themselves.
+        let listens = self.lab.is_some() || self.listens();
         if !listens && network.nic_configs().any(|(_, nic)| nic.congestion != Congestion::None) {
             // Senders are slowed down by something else.
             return None;
@@ -350,11 +358,15 @@ impl Report<'_> {
         let by_switch = || matches!(self.where_pauses_begin(), Some((End::Switch(_), _)));
         let is_off = |kind: &FaultKind| matches!(kind, FaultKind::EcnChanges { ecn: None, .. });
         if !configured && network.faults_so_far().iter().any(|fault| is_off(&fault.kind)) {
-            let why = "no queue marks any more: a [[fault]] has turned marks off";
-            return Some(Note::new(about, why).change("take the [[fault]] of kind \"ecn\" out"));
+            let why = format!("no queue marks any more: {} has turned marks off", self.a_fault());
+            return Some(Note::new(about, why).change("take the fault of kind \"ecn\" out"));
         }
         if !configured {
-            let and_nic = if listens { "" } else { ", and nic.congestion = \"dcqcn\"" };
+            let and_nic = match (self.lab, listens) {
+                (Some(_), _) => "; programs with FERROCE_CC=dcqcn obey marks",
+                (None, true) => "",
+                (None, false) => ", and nic.congestion = \"dcqcn\"",
+            };
             let ecn = "give switch.ecn min_bytes, max_bytes and max_probability";
             let note = Note::new(about, "no queue marks: no switch.ecn says so");
             let mut note = note.change(&format!("{ecn}{and_nic}"));
@@ -375,13 +387,21 @@ impl Report<'_> {
                     "nothing, if that is wanted; a smaller switch.ecn.min_bytes marks sooner",
                 ))
             }
+            Some((_, why)) if self.lab.is_some() => {
+                Some(Note::new(about, format!("no packet was marked: {why}")).change(
+                    "run programs with FERROCE_CC=dcqcn: packets of others may not be marked",
+                ))
+            }
             Some((_, why)) => Some(
                 Note::new(about, format!("chance marked none: {why}"))
                     .change("raise switch.ecn.max_probability, or lower max_bytes"),
             ),
             None => {
                 let mut note = Note::new(about, "no packet went through a queue that marks")
-                    .change("give switch.ecn.queues the queues of the workload's dscp");
+                    .change(&format!(
+                        "give switch.ecn.queues those of the dscp of {}",
+                        self.who_sends()
+                    ));
                 if let Some(queue) = self.longest_queue().filter(|_| by_switch()) {
                     note.remedies = vec![vec![format!("switch.ecn.queues=[{queue}]")]];
                 }
@@ -437,7 +457,8 @@ impl Report<'_> {
                     .to_owned()
             }
             Drop::Buffer | Drop::QueueLimit if !self.is_controlled() => {
-                format!("{}, or slow senders by switch.ecn and nic.congestion", remedy(cause))
+                let by = if self.lab.is_some() { "FERROCE_CC=dcqcn" } else { "nic.congestion" };
+                format!("{}, or slow senders by switch.ecn and {by}", remedy(cause))
             }
             _ => remedy(cause).to_owned(),
         }
@@ -530,7 +551,7 @@ fn what_it_means(cause: Drop) -> &'static str {
         Drop::HopLimit => "they went in a circle, or further than their hop limit",
         Drop::NoRoute => "no way led to their destination",
         Drop::Damaged => "a link damaged them, as the scenario says",
-        Drop::Rule => "a [[fault]] of kind \"drop\" took them",
+        Drop::Rule => "a fault of kind \"drop\" took them",
         Drop::LinkDown => "their link was down",
         Drop::IncompleteArp => "the switch knew a MAC address and not its port, and does not flood",
         Drop::SwitchCpu => "the switch knew a MAC address and not its port, and asked its CPU",
@@ -562,7 +583,7 @@ fn remedy(cause: Drop) -> &'static str {
         Drop::HopLimit => "look for a circle among [[topology.route]]",
         Drop::NoRoute => "look for a missing link, or a [[topology.route]] without an exit",
         Drop::Damaged | Drop::Icrc | Drop::Rule | Drop::LinkDown | Drop::Restart => {
-            "change the [[fault]], if it is not wanted"
+            "change the fault, if it is not wanted"
         }
         Drop::IncompleteArp => {
             "nothing: that is guo16's remedy against deadlock; the host is dead, or silent for longer \
@@ -579,7 +600,7 @@ fn remedy(cause: Drop) -> &'static str {
         Drop::Tagged => {
             "trust DSCP (switch.trust = \"dscp\"), with access ports: then no packet needs a tag"
         }
-        Drop::DeadHost => "see the [[fault]] of kind \"host-dies\"",
+        Drop::DeadHost => "see the fault of kind \"host-dies\"",
         Drop::Refused => {
             "see counters of the NIC: out_of_seq_request and duplicate_request follow losses"
         }

@@ -92,6 +92,16 @@ impl LabRun {
 const DEADLOCKS: usize = 4;
 
 impl Report<'_> {
+    /// What has packets sent.
+    pub(super) fn who_sends(&self) -> &'static str {
+        if self.lab.is_some() { "the programs" } else { "the workload" }
+    }
+
+    /// A fault, as whoever had it happen knows it: in a lab that need not be the file.
+    pub(super) fn a_fault(&self) -> &'static str {
+        if self.lab.is_some() { "a fault" } else { "a [[fault]]" }
+    }
+
     /// The programs of a lab; `None` of a simulation.
     pub fn programs(&self) -> Option<Table> {
         self.lab.map(LabRun::programs)
@@ -121,5 +131,69 @@ impl Report<'_> {
             true => page.add(&Block::Text("There were none.")),
             false => page.add(&Block::Table(&programs, "")),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Note;
+    use crate::switch::config::EcnConfig;
+    use crate::topology::{Cables, single_switch};
+    use crate::workload::FlowSpec;
+    use crate::{Network, NetworkConfig};
+    use rdma::{Rate, Span, Time};
+
+    fn notes(change: impl FnOnce(&mut NetworkConfig)) -> Vec<Note> {
+        let mut config = NetworkConfig::new(single_switch(5, Cables::new(Rate::from_gbps(40), 2)));
+        config.flows = (0..4).map(|host| FlowSpec::write(host, 4, 1_000_000)).collect();
+        config.switch.buffer_bytes = 300_000;
+        change(&mut config);
+        let mut network = Network::new(config).unwrap();
+        let verdict = network.run(Time::ZERO + Span::from_ms(20));
+        let lab = LabRun {
+            name: "a".to_owned(),
+            factor: 1.0,
+            why: String::new(),
+            wall: Duration::from_millis(20),
+            kept: true,
+            behind: String::new(),
+            programs: Vec::new(),
+            more_programs: 0,
+            unclaimed: 0,
+            deadlocks: Vec::new(),
+        };
+        Report::new("notes", &network, &verdict).in_lab(&lab).notes()
+    }
+
+    #[test]
+    fn what_is_advised_can_be_done_in_a_lab() {
+        let lossy = notes(|config| {
+            for group in &mut config.switch.groups {
+                group.lossless = false;
+            }
+        });
+        let marks = |min_bytes| {
+            notes(|config| {
+                let max_bytes = 2 * min_bytes;
+                config.switch.queues[3].ecn =
+                    Some(EcnConfig { min_bytes, max_bytes, max_probability: 0.1 });
+            })
+        };
+        let no_marks = |notes: &[Note]| notes.iter().find(|it| it.about == "no ECN").cloned();
+        let said = no_marks(&lossy).unwrap().change.unwrap();
+        assert!(said.ends_with("; programs with FERROCE_CC=dcqcn obey marks"), "{said}");
+        let said = no_marks(&marks(10_000)).unwrap().change.unwrap();
+        assert!(said.starts_with("run programs with FERROCE_CC=dcqcn"), "{said}");
+        let other = notes(|config| config.flows.iter_mut().for_each(|flow| flow.dscp = 1));
+        let idle = notes(|config| config.flows.clear());
+        assert_eq!((idle.len(), idle[0].about.as_str()), (1, "nothing sent"));
+        for note in [lossy, marks(10_000), other, idle].iter().flatten() {
+            assert!(note.remedies.is_empty() && note.untried.is_empty(), "{note:?}");
+            let said = note.change.clone().unwrap_or_default();
+            for word in ["nic.congestion", "workload", "[[fault]]"] {
+                assert!(!said.contains(word), "{note:?}");
+            }
+        }
     }
 }

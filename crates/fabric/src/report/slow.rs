@@ -30,9 +30,9 @@ impl Report<'_> {
     /// `note`, which is of the pauses of `host`, with why that one is slow and what to change.
     pub(super) fn slowed(&self, host: u32, mut note: Note) -> Note {
         if let Some(since) = self.stuck_since(host) {
-            note.why += &format!("; its NIC is stuck since {since}, as a [[fault]] says");
+            note.why += &format!("; its NIC is stuck since {since}, as {} says", self.a_fault());
             let against = self.against_storms(host);
-            return note.change(&format!("take the [[fault]] of kind \"nic-stuck\" out{against}"));
+            return note.change(&format!("take the fault of kind \"nic-stuck\" out{against}"));
         }
         let nic = self.network.nic_config(host);
         match nic.and_then(|nic| self.slow_settings(host, nic)) {
@@ -214,7 +214,7 @@ spread_bytes = 268_435_456
             note.why.ends_with("its NIC is stuck since 100.000 us, as a [[fault]] says"),
             "{note:?}"
         );
-        assert!(note.change.as_ref().unwrap().starts_with("take the [[fault]] of kind"));
+        assert!(note.change.as_ref().unwrap().starts_with("take the fault of kind"));
         assert_eq!(note.remedies, [[""; 0]; 0]);
     }
 }
