@@ -156,9 +156,8 @@ impl Summary {
             if counts.sent == 0 {
                 continue;
             }
-            let us = |latency: &Latency, rank: f64| {
-                latency.us(rank).map_or_else(|| "-".to_owned(), |us| format!("{us:.1}"))
-            };
+            let us =
+                |latency: &Latency, rank: f64| latency.us(rank).map_or_else(|| "-".to_owned(), six);
             // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
@@ -271,5 +270,27 @@ impl Summary {
             ]);
         }
         table
+    }
+}
+
+/// A number in at most six columns.
+fn six(number: f64) -> String {
+    match number {
+        ..9_999.95 => format!("{number:.1}"),
+        ..999_999.5 => format!("{number:.0}"),
+        _ => format!("{number:.1e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_trip_of_any_length_keeps_its_columns() {
+        let told = [0.04, 457.12, 9_999.96, 9_999.4, 10_240.0, 999_999.4, 1e6, 1.3e11].map(six);
+        let expected = ["0.0", "457.1", "10000", "9999.4", "10240", "999999", "1.0e6", "1.3e11"];
+        assert_eq!(told, expected);
+        assert!(told.iter().all(|of| of.len() <= 6));
     }
 }
