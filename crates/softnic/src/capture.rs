@@ -150,12 +150,11 @@ impl Capture {
                 }
             }
         };
-        let mut before = 0;
-        if spec.append && !is_stream {
-            before = file.seek(SeekFrom::End(0))?;
-        } else if !is_stream {
-            file.set_len(0)?;
-        }
+        let before = match (is_stream, spec.append) {
+            (true, _) => 0,
+            (false, true) => file.seek(SeekFrom::End(0))?,
+            (false, false) => file.set_len(0).map(|()| 0)?,
+        };
         let origin = clock::wall(Time::ZERO);
         let mut capture = Self {
             file,
