@@ -85,7 +85,7 @@ pub(super) fn run(exec: &Exec) -> Result<(), Failure> {
                     let _ = writeln!(text, "    {event}");
                 }
             }
-            // That nobody reads it is noticed at the end.
+            // That it cannot be written is noticed at the end.
             let _ = print(&text);
         }
     };
@@ -101,13 +101,17 @@ pub(super) fn run(exec: &Exec) -> Result<(), Failure> {
         return Err(Failure::new(message).status(Status::Interrupted));
     }
     let text = report.to_string();
-    print(&text)?;
-    if exec.output.is_some() {
+    // First the file, whatever stdout is; what was seen is printed, whatever the disk is.
+    let written = if exec.output.is_some() {
         let path = kept.join("report.txt");
         let runs: String = report.runs.iter().map(ToString::to_string).collect();
         let all = format!("{}\n{runs}{text}", made.title);
-        fs::write(&path, all).map_err(|error| cannot_write(&path, error))?;
-    }
+        fs::write(&path, all).map_err(|error| cannot_write(&path, error))
+    } else {
+        Ok(())
+    };
+    print(&text)?;
+    written?;
     if report.is_met() {
         return Ok(());
     }

@@ -74,10 +74,10 @@ pub(super) fn run(
     done.into_iter().collect::<Result<(), _>>()?;
     let seeds = seeds.into_inner().unwrap_or_default();
     if !seeds.is_empty() {
+        // First the files, whatever stdout is; what was seen is printed, whatever the disk is.
+        let written = input.output.as_ref().map_or(Ok(()), |folder| write(folder, &seeds));
         print(&if arguments.json { seeds.json() } else { seeds.summary() })?;
-        if let Some(folder) = &input.output {
-            write(folder, &seeds)?;
-        }
+        written?;
     }
     match seeds.deadlocks() {
         _ if interrupted => {

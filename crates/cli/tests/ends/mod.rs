@@ -50,6 +50,18 @@ fn results_and_status_are_the_same_when_nobody_reads() {
 }
 
 #[test]
+fn files_are_there_though_stdout_is_full() {
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let mut command = unread(&["sim", "scenarios/incast.toml", "--seeds", "2", "-o", out]);
+    command.stdout(fs::File::options().write(true).open("/dev/full").unwrap());
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(125) && said.starts_with("error: cannot write"), "{said}");
+    assert!(folder.path().join("seeds.parquet").is_file());
+}
+
+#[test]
 fn what_prints_for_ever_ends_when_nobody_reads_unless_it_does_more() {
     let folder = TempDir::new().unwrap();
     let counters = "NIC statistics:\n tx_prio3_pause: 5\n";
