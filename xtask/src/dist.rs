@@ -6,7 +6,7 @@
 //! dist/lib/ferroce/libibverbs.so        what a linker or dlopen finds: a link to it
 //! dist/lib/ferroce/librdmacm.so.1       its names alone: what they do is in libibverbs.so.1
 //! dist/lib/ferroce/librdmacm.so         a link to it
-//! dist/lib/ferroce/libferroce-paths.so  shows programs the files of the devices
+//! dist/lib/ferroce/libferroce-paths.so  leads programs to the files of the devices, and to the libraries
 //! dist/share/man/man1/ferroce*.1        man pages
 //! dist/share/...                        completions for bash, zsh and fish
 //! ```
@@ -31,6 +31,7 @@ const SONAME: &str = "libibverbs.so.1";
 const CM_SONAME: &str = "librdmacm.so.1";
 /// The library that is only ever preloaded, in C: `open` takes arguments as only C can declare.
 const PATHS: &str = "libferroce-paths.so";
+const PATHS_SOURCES: [&str; 2] = ["paths.c", "dlopen.S"];
 
 /// Where the library is laid out.
 pub(crate) fn library() -> PathBuf {
@@ -117,7 +118,7 @@ fn build_paths() -> Result<()> {
             .arg(format!("-Wl,-soname,{PATHS}"))
             .arg("-o")
             .arg(&fresh)
-            .arg(root().join("crates/ibverbs/preload/paths.c"))
+            .args(PATHS_SOURCES.map(|source| root().join("crates/ibverbs/preload").join(source)))
             .args(["-lpthread", "-ldl"]),
     )?;
     fs::rename(&fresh, &library).with_context(|| format!("cannot write {}", library.display()))?;

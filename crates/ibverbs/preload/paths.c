@@ -2,6 +2,7 @@
 //
 //   access("/dev/infiniband/uverbs0") ──► $FERROCE_SYSFS/dev/infiniband/uverbs0
 //   fopen("/sys/class/infiniband/...") ──► $FERROCE_SYSFS/sys/class/infiniband/...
+//   dlopen("/usr/lib/.../libibverbs.so.1") ──► dlopen("libibverbs.so.1"), which is loaded already
 //
 // UCX and others look at these paths before they open a device, and leave out one that has none. Without a kernel
 // driver there are no such files, so `ferroce run` lays them out in a folder of the user's and puts this library
@@ -262,3 +263,55 @@ RESOLVES(canonicalize_file_name, (const char *path), (path))
 ANSWERS_PATH(getcwd, (char *result, size_t size), (result, size))
 ANSWERS_PATH(__getcwd_chk, (char *result, size_t size, size_t room), (result, size, room))
 ANSWERS_PATH(get_current_dir_name, (void), ())
+
+// Libraries. dlopen() and dlmopen() are in dlopen.S, and ask here.
+
+// Which library is meant, and the function of the C library that loads it.
+struct load {
+    const char *path;
+    void *libc;
+};
+
+static const struct {
+    // The file name that a program has, and what it is called in a program that was linked to it.
+    const char *file, *soname;
+} LIBRARIES[] = {
+    {"libibverbs.so.1", "libibverbs.so.1"},
+    {"libibverbs.so", "libibverbs.so.1"},
+    {"librdmacm.so.1", "librdmacm.so.1"},
+    {"librdmacm.so", "librdmacm.so.1"},
+};
+
+// A path, in whatever folder, becomes a name. By that the C library finds ours, which `ferroce run` has preloaded; in
+// a new namespace it looks for it, first in the folder of LD_LIBRARY_PATH. A name stays as it is.
+static const char *library(const char *path) {
+    const char *slash = path == NULL ? NULL : strrchr(path, '/');
+    if (slash == NULL) {
+        return path;
+    }
+    for (size_t i = 0; i < sizeof LIBRARIES / sizeof *LIBRARIES; i++) {
+        if (strcmp(slash + 1, LIBRARIES[i].file) == 0) {
+            return LIBRARIES[i].soname;
+        }
+    }
+    return path;
+}
+
+static void *loads_nothing(void) {
+    return NULL;
+}
+
+static struct load load(const char *path, struct function *function) {
+    void *libc = next(function);
+    return (struct load){library(path), libc == NULL ? (void *)loads_nothing : libc};
+}
+
+#define LOADS(symbol)                                                                          \
+    FUNCTION(symbol);                                                                          \
+    struct load ferroce_##symbol(const char *path) __attribute__((visibility("hidden")));      \
+    struct load ferroce_##symbol(const char *path) {                                           \
+        return load(path, &symbol##_function);                                                 \
+    }
+
+LOADS(dlopen)
+LOADS(dlmopen)

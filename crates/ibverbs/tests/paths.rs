@@ -1,7 +1,7 @@
 //! `preload/paths.c` sends paths of RDMA devices to the folder with their files, and no other path.
 //!
 //! What each function answers about a path is compared with what the C library alone answers about
-//! the path that is meant.
+//! the path that is meant. A path of one of our libraries leads to ours ([`Libraries`]).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,8 +24,8 @@ impl Scene {
         let folder = TempDir::new().unwrap();
         let library = folder.path().join("paths.so");
         let probe = folder.path().join("probe");
-        compile(&["-shared", "-fPIC", "-fno-builtin"], "preload/paths.c", &library);
-        compile(&[], "tests/paths/probe.c", &probe);
+        compile_preload(&library);
+        compile(&[], &["tests/paths/probe.c"], &probe);
 
         let root = folder.path().canonicalize().unwrap().join("root");
         let device = root.join("sys/devices/virtual/ferroce/0/infiniband/ferroce0");
@@ -62,11 +62,19 @@ impl Scene {
     }
 }
 
-fn compile(flags: &[&str], source: &str, program: &Path) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+/// As `cargo xtask dist` does.
+fn compile_preload(library: &Path) {
+    let flags = ["-shared", "-fPIC", "-fno-builtin", "-Wl,-z,defs"];
+    compile(&flags, &["preload/paths.c", "preload/dlopen.S"], library);
+}
+
+fn compile(flags: &[&str], sources: &[&str], program: &Path) {
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut command = Command::new("cc");
     command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE"]).args(flags);
-    let status = command.arg("-o").arg(program).arg(source).arg("-ldl").status().unwrap();
+    command.args(sources.iter().map(|source| crate_root.join(source)));
+    let status = command.arg("-o").arg(program).args(["-lpthread", "-ldl"]).status().unwrap();
     assert!(status.success());
 }
 
@@ -183,4 +191,134 @@ fn scripts_and_tools_see_the_devices() {
     assert_eq!(below("test -c /dev/infiniband/uverbs0 && echo /sys/class/infiniband/f*"), {
         "/sys/class/infiniband/ferroce0\n"
     });
+}
+
+/// Libraries of the same names in two folders, of which `ferroce run` preloads `ours`, and a program that loads them.
+struct Libraries {
+    folder: TempDir,
+}
+
+impl Libraries {
+    fn new() -> Self {
+        let scene = Self { folder: TempDir::new().unwrap() };
+        compile_preload(&scene.place("ours/libferroce-paths.so"));
+        for file in ["libibverbs.so.1", "librdmacm.so.1"] {
+            scene.library("ours", file, file);
+            scene.library("theirs", file, file);
+        }
+        // The names that linkers look for, and others that are not ours to replace.
+        for (file, soname) in [
+            ("libibverbs.so", "libibverbs.so.9"),
+            ("librdmacm.so", "librdmacm.so.9"),
+            ("libibverbs.so.2", "libibverbs.so.2"),
+            ("libibverbs.so.1.5", "libibverbs.so.1.5"),
+            ("xlibibverbs.so.1", "xlibibverbs.so.1"),
+            ("libibumad.so.3", "libibumad.so.3"),
+            ("plugins/plugin.so", "plugin.so"),
+        ] {
+            scene.library("theirs", file, soname);
+        }
+        let host = ["-shared", "-fPIC", "-DHOST", "-fno-optimize-sibling-calls"];
+        let run_path = ["-Wl,--enable-new-dtags", "-Wl,-rpath,$ORIGIN/plugins"];
+        let flags: Vec<&str> = host.into_iter().chain(run_path).collect();
+        compile(&flags, &["tests/paths/loader.c"], &scene.place("theirs/host.so"));
+        compile(&[], &["tests/paths/loader.c"], &scene.place("loader"));
+        scene
+    }
+
+    fn place(&self, below: &str) -> PathBuf {
+        self.folder.path().join(below)
+    }
+
+    fn library(&self, whose: &str, file: &str, soname: &str) {
+        let whose_flag = format!("-DWHOSE=\"{whose}\"");
+        let soname = format!("-Wl,-soname,{soname}");
+        let flags = ["-shared", "-fPIC", &whose_flag, &soname];
+        compile(&flags, &["tests/paths/loader.c"], &self.place(whose).join(file));
+    }
+
+    /// Whose library the program gets, in each way and of each path below our folder.
+    fn loads(&self, preload: &[&str], ways: &[(&str, &str)]) -> Vec<String> {
+        let preload = preload.iter().map(|name| self.place("ours").join(name));
+        let preload: Vec<String> = preload.map(|path| path.display().to_string()).collect();
+        let mut command = Command::new(self.place("loader"));
+        command.env("LD_PRELOAD", preload.join(":")).env("LD_LIBRARY_PATH", self.place("ours"));
+        for (way, path) in ways {
+            match way.split_once('/') {
+                Some(_) => command.arg(self.place(way)),
+                None => command.arg(way),
+            };
+            match path.split_once('/') {
+                Some(_) => command.arg(self.place(path)),
+                None => command.arg(path),
+            };
+        }
+        let said = run(&mut command).replace(self.folder.path().to_str().unwrap(), "");
+        said.lines().map(str::to_owned).collect()
+    }
+}
+
+const PRELOADED: [&str; 3] = ["libibverbs.so.1", "librdmacm.so.1", "libferroce-paths.so"];
+
+#[test]
+fn a_library_of_ours_is_loaded_from_wherever_a_program_names_it() {
+    let scene = Libraries::new();
+    let ways = [
+        ("dlopen", "theirs/libibverbs.so.1"),
+        ("dlopen", "theirs/libibverbs.so"),
+        ("dlopen", "theirs/librdmacm.so.1"),
+        ("dlopen", "theirs/librdmacm.so"),
+        ("dlopen", "nowhere/libibverbs.so.1"),
+        ("noload", "theirs/libibverbs.so.1"),
+        ("dlmopen", "theirs/libibverbs.so.1"),
+        ("namespace", "theirs/libibverbs.so.1"),
+        ("dlopen", "libibverbs.so.1"),
+        ("theirs/host.so", "theirs/libibverbs.so.1"),
+    ];
+    let loaded = scene.loads(&PRELOADED, &ways);
+    assert_eq!(loaded, [["the program"].as_slice(), &["ours"; 10]].concat());
+    // What it was without that.
+    let loaded = scene.loads(&PRELOADED[..2], &ways[..2]);
+    assert_eq!(loaded, ["the program", "theirs", "theirs"]);
+}
+
+#[test]
+fn other_libraries_are_loaded_as_without_us() {
+    let scene = Libraries::new();
+    let ways = [
+        ("noload", "theirs/libibverbs.so.2"),
+        ("dlopen", "theirs/libibverbs.so.2"),
+        ("noload", "theirs/libibverbs.so.2"),
+        ("dlopen", "theirs/libibverbs.so.1.5"),
+        ("dlopen", "theirs/xlibibverbs.so.1"),
+        ("dlmopen", "theirs/libibumad.so.3"),
+        ("namespace", "theirs/libibumad.so.3"),
+        ("dlopen", "theirs/nothing.so"),
+        ("dlopen", "nothing.so"),
+        // By the RUNPATH of who calls, and of nobody else.
+        ("theirs/host.so", "plugin.so"),
+        ("theirs/host.so", "libibverbs.so.1"),
+    ];
+    let loaded = scene.loads(&PRELOADED, &ways);
+    let none = |path| format!("{path}: cannot open shared object file: No such file or directory");
+    assert_eq!(
+        loaded,
+        [
+            "the program",
+            "nothing",
+            "theirs",
+            "theirs",
+            "theirs",
+            "theirs",
+            "theirs",
+            "theirs",
+            &none("/theirs/nothing.so"),
+            &none("nothing.so"),
+            "theirs",
+            "ours",
+        ]
+    );
+    assert_eq!(loaded, scene.loads(&PRELOADED[..2], &ways));
+    let elsewhere = [("dlopen", "plugin.so")];
+    assert_eq!(scene.loads(&PRELOADED, &elsewhere)[1], none("plugin.so"));
 }

@@ -66,6 +66,8 @@ const FI_PINGPONG: &[(&str, Expect, bool)] = &[
 const MPI: &str = "mpi";
 const MPI_SOURCE: &str = "examples/c/mpi.c";
 const SCRIPT: &str = "pyverbs_messages.py";
+/// Loads the system's library by its path.
+const BY_PATH: &str = "by_path.py";
 const SCRIPTS: &str = "examples/python";
 /// fi_pingpong's flags for the port: its own, and that of its peer.
 const FI_SERVER_PORT: &str = "-B";
@@ -87,6 +89,7 @@ pub(super) fn rows() -> Vec<Row> {
         row(&["mpirun -n 2", MPI], Kind::Alone, checked_2),
         row(&["mpirun -n 4", MPI], Kind::Alone, checked_4),
         row(&["python3", SCRIPT], Kind::Pair, received),
+        row(&["python3", BY_PATH], Kind::Alone, Expect::Texts(&["libibverbs.so.1: ferroce0"])),
         row(&["fi_info -p verbs"], Kind::Elsewhere { pair: false }, found),
     ];
     let pingpong = Kind::Elsewhere { pair: true };
@@ -143,8 +146,8 @@ pub(super) fn program(lab: &Lab, row: &Row) -> Result<Vec<String>> {
         match *word {
             "python3" => return Ok(PYTHON.to_owned()),
             MPI => compile(&path)?,
-            SCRIPT => {
-                let script = workspace::root().join(SCRIPTS).join(SCRIPT);
+            SCRIPT | BY_PATH => {
+                let script = workspace::root().join(SCRIPTS).join(word);
                 fs::copy(&script, &path)
                     .with_context(|| format!("cannot copy {}", script.display()))?;
             }

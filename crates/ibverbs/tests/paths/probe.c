@@ -249,6 +249,24 @@ static void asks_get_current_dir_name(void)
         abort();
 }
 
+// What errno is after it is nobody's business.
+static void answer_handle(void *handle)
+{
+    printf(" %s\n", handle == NULL ? "fails" : "loads");
+    if (handle != NULL)
+        dlclose(handle);
+}
+
+static void asks_dlopen(void)
+{
+    answer_handle(((void *(*)(const char *, int))function)(path, RTLD_NOW));
+}
+
+static void asks_dlmopen(void)
+{
+    answer_handle(((void *(*)(Lmid_t, const char *, int))function)(LM_ID_BASE, path, RTLD_NOW));
+}
+
 static const struct {
     const char *name;
     void (*asks)(void);
@@ -302,6 +320,8 @@ static const struct {
     {"getcwd", asks_getcwd},
     {"__getcwd_chk", asks_getcwd},
     {"get_current_dir_name", asks_get_current_dir_name},
+    {"dlopen", asks_dlopen},
+    {"dlmopen", asks_dlmopen},
 };
 
 int main(int count, char **words)
