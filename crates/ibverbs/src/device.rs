@@ -89,10 +89,11 @@ pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const 
     }))
 }
 
-/// Which device it is.
+/// The number by which the kernel is asked about a device (NETLINK_RDMA). It knows nothing of ours, so they have none,
+/// and programs do not ask: UCX would take the answer for an error, or that about another device for ours.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
-    registry::find::<Device>(device).map_or(-1, |device| device.info.index as c_int)
+pub unsafe extern "C" fn ibv_get_device_index(_: *mut ibv_device) -> c_int {
+    -1
 }
 
 /// The node GUID in network byte order.

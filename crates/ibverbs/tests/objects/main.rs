@@ -15,7 +15,7 @@ use core::ptr;
 
 use abi::{ibv_context, ibv_cq, ibv_pd, verbs_context};
 use ibverbs::cq::{ibv_create_cq, ibv_destroy_cq};
-use ibverbs::device::{ibv_free_device_list, ibv_get_device_list};
+use ibverbs::device::{ibv_free_device_list, ibv_get_device_index, ibv_get_device_list};
 use ibverbs::open::{ibv_close_device, ibv_open_device};
 use ibverbs::pd::{ibv_alloc_pd, ibv_dealloc_pd};
 
@@ -41,6 +41,17 @@ fn open() -> *mut ibv_context {
         assert!(!context.is_null());
         ibv_free_device_list(list);
         context
+    }
+}
+
+#[test]
+fn the_kernel_has_no_number_for_a_device() {
+    // SAFETY: calls as a C program makes them.
+    unsafe {
+        let list = ibv_get_device_list(ptr::null_mut());
+        assert!(!list.is_null() && !(*list).is_null());
+        assert_eq!(ibv_get_device_index(*list), -1);
+        ibv_free_device_list(list);
     }
 }
 
