@@ -103,50 +103,59 @@ pub unsafe extern "C" fn ferroce_rdma_connect(
     id: *mut rdma_cm_id,
     conn_param: *mut rdma_conn_param,
 ) -> c_int {
-    minus_one!(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(
         // SAFETY: C passes NULL or a structure with its private data.
-        let wish = unsafe { Wish::read(conn_param) };
-        let mut inner = id.lock();
-        let context = inner
-            .context
-            .clone()
-            .ok_or(Errno::invalid("the id has no device: resolve or bind its address first"))?;
-        if inner.conversation.is_some() || !inner.listeners.is_empty() {
-            return Err(Errno::invalid("the id is connecting or listening already"));
-        }
-        let route = inner.route()?;
-        let remote = inner
-            .remote
-            .ok_or(Errno::invalid("the id has no destination: call rdma_resolve_addr first"))?;
-        let service = inner.space.service(remote.port());
-        let conversation = if id.is_datagram() {
-            // SAFETY: as above.
-            let mut private = unsafe { wish.private(ip::LEN) }?;
-            inner.addresses()?.emit(&mut private);
-            let request = sidr::Req { service, private, ..sidr::Req::default() };
-            context.nic.with_manager(|manager, now| {
-                let conversation = manager.ask(now, route, request)?;
-                context.events.connections.begin(conversation, &id.mailbox);
-                Ok::<_, CmError>(conversation)
-            })?
-        } else {
-            // SAFETY: as above.
-            let mut private = unsafe { wish.private(ip::LEN) }?;
-            inner.addresses()?.emit(&mut private);
-            inner.mtu = context.nic.path_mtu_to(route.destination);
-            let request = request(&id, &inner, &wish, (service, &route), private)?;
-            let options = inner.ece[0].map_or(0, |(_, options)| options);
-            context.nic.with_manager(|manager, now| {
-                let conversation = manager.connect(now, route, request, options)?;
-                context.events.connections.begin(conversation, &id.mailbox);
-                Ok::<_, CmError>(conversation)
-            })?
-        };
-        inner.retry_count = wish.c.retry_count.min(RETRIES);
-        inner.conversation = Some(conversation);
-        drop(inner);
-        fetch::complete(&id)
-    }))
+        registry::find::<CmId>(id).and_then(|id| unsafe { connect(&id, conn_param) })
+    )
+}
+
+/// Asks the peer of `id`.
+///
+/// # Safety
+/// `param` is NULL or a structure whose private data is as long as it says.
+pub(super) unsafe fn connect(id: &CmId, param: *const rdma_conn_param) -> Result<(), Errno> {
+    // SAFETY: the caller vouches for it.
+    let wish = unsafe { Wish::read(param) };
+    let mut inner = id.lock();
+    let context = inner
+        .context
+        .clone()
+        .ok_or(Errno::invalid("the id has no device: resolve or bind its address first"))?;
+    if inner.conversation.is_some() || !inner.listeners.is_empty() {
+        return Err(Errno::invalid("the id is connecting or listening already"));
+    }
+    let route = inner.route()?;
+    let remote = inner
+        .remote
+        .ok_or(Errno::invalid("the id has no destination: call rdma_resolve_addr first"))?;
+    let service = inner.space.service(remote.port());
+    let conversation = if id.is_datagram() {
+        // SAFETY: as above.
+        let mut private = unsafe { wish.private(ip::LEN) }?;
+        inner.addresses()?.emit(&mut private);
+        let request = sidr::Req { service, private, ..sidr::Req::default() };
+        context.nic.with_manager(|manager, now| {
+            let conversation = manager.ask(now, route, request)?;
+            context.events.connections.begin(conversation, &id.mailbox);
+            Ok::<_, CmError>(conversation)
+        })?
+    } else {
+        // SAFETY: as above.
+        let mut private = unsafe { wish.private(ip::LEN) }?;
+        inner.addresses()?.emit(&mut private);
+        inner.mtu = context.nic.path_mtu_to(route.destination);
+        let request = request(id, &inner, &wish, (service, &route), private)?;
+        let options = inner.ece[0].map_or(0, |(_, options)| options);
+        context.nic.with_manager(|manager, now| {
+            let conversation = manager.connect(now, route, request, options)?;
+            context.events.connections.begin(conversation, &id.mailbox);
+            Ok::<_, CmError>(conversation)
+        })?
+    };
+    inner.retry_count = wish.c.retry_count.min(RETRIES);
+    inner.conversation = Some(conversation);
+    drop(inner);
+    fetch::complete(id)
 }
 
 fn request(
@@ -201,60 +210,72 @@ pub unsafe extern "C" fn ferroce_rdma_accept(
     id: *mut rdma_cm_id,
     conn_param: *mut rdma_conn_param,
 ) -> c_int {
-    minus_one!(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(
         // SAFETY: C passes NULL or a structure with its private data.
-        let wish = unsafe { Wish::read(conn_param) };
-        let mut inner = id.lock();
-        let (context, conversation) = inner.connection()?;
-        if !inner.passive {
-            return Err(Errno::invalid("nobody has asked for this connection: accept the id of a RDMA_CM_EVENT_CONNECT_REQUEST"));
-        }
-        if id.is_datagram() {
-            let (qpn, _) = queue_pair(&id, &wish);
-            // SAFETY: as above.
-            let private = unsafe { wish.private(0) }?;
-            let reply = sidr_reply(sidr::Status::OK, qpn, private);
-            inner.conversation = None;
-            return context.nic.with_manager(|manager, now| {
-                manager.answer(now, conversation, reply)?;
-                // Nothing more is heard of it.
-                context.events.connections.end(conversation);
-                Ok(())
-            });
-        }
-        let peer = inner.peer.as_mut().ok_or(Errno::invalid("the request for a connection is answered already"))?;
-        peer.responder_resources = rd_atomic(wish.c.responder_resources, peer.responder_resources);
-        peer.initiator_depth = rd_atomic(wish.c.initiator_depth, peer.initiator_depth);
-        if wish.named {
-            peer.rnr_retry = wish.c.rnr_retry_count.min(RETRIES);
-        }
-        let peer = *peer;
-        let (qpn, srq) = queue_pair(&id, &wish);
-        let is_xrc = id.shown().qp_type == IBV_QPT_XRC_RECV;
-        let (qpn, eecn) = if is_xrc { (Qpn::default(), qpn) } else { (qpn, Qpn::default()) };
-        states::make_ready(&id, &inner)?;
-        let reply = rep::Repr {
-            qpn,
-            eecn,
-            vendor: inner.ece[0].map_or(0, |(vendor, _)| vendor),
-            psn: inner.psn,
-            responder_resources: peer.responder_resources,
-            initiator_depth: peer.initiator_depth,
-            target_ack_delay: TARGET_ACK_DELAY,
-            flow_control: wish.c.flow_control != 0,
-            rnr_retry: peer.rnr_retry,
-            srq: srq || is_xrc,
-            // SAFETY: as above.
-            private: unsafe { wish.private(0) }?,
-            ..rep::Repr::default()
-        };
-        let options = inner.ece[0].map_or(0, |(_, options)| options);
-        context
-            .nic
-            .with_manager(|manager, now| manager.accept(now, conversation, reply, options))?;
-        drop(inner);
-        fetch::complete(&id)
-    }))
+        registry::find::<CmId>(id).and_then(|id| unsafe { accept(&id, conn_param) })
+    )
+}
+
+/// Accepts the request that `id` is for.
+///
+/// # Safety
+/// As [`connect`].
+pub(super) unsafe fn accept(id: &CmId, param: *const rdma_conn_param) -> Result<(), Errno> {
+    // SAFETY: the caller vouches for it.
+    let wish = unsafe { Wish::read(param) };
+    let mut inner = id.lock();
+    let (context, conversation) = inner.connection()?;
+    if !inner.passive {
+        return Err(Errno::invalid(
+            "nobody has asked for this connection: accept the id of a RDMA_CM_EVENT_CONNECT_REQUEST",
+        ));
+    }
+    if id.is_datagram() {
+        let (qpn, _) = queue_pair(id, &wish);
+        // SAFETY: as above.
+        let private = unsafe { wish.private(0) }?;
+        let reply = sidr_reply(sidr::Status::OK, qpn, private);
+        inner.conversation = None;
+        return context.nic.with_manager(|manager, now| {
+            manager.answer(now, conversation, reply)?;
+            // Nothing more is heard of it.
+            context.events.connections.end(conversation);
+            Ok(())
+        });
+    }
+    let peer = inner
+        .peer
+        .as_mut()
+        .ok_or(Errno::invalid("the request for a connection is answered already"))?;
+    peer.responder_resources = rd_atomic(wish.c.responder_resources, peer.responder_resources);
+    peer.initiator_depth = rd_atomic(wish.c.initiator_depth, peer.initiator_depth);
+    if wish.named {
+        peer.rnr_retry = wish.c.rnr_retry_count.min(RETRIES);
+    }
+    let peer = *peer;
+    let (qpn, srq) = queue_pair(id, &wish);
+    let is_xrc = id.shown().qp_type == IBV_QPT_XRC_RECV;
+    let (qpn, eecn) = if is_xrc { (Qpn::default(), qpn) } else { (qpn, Qpn::default()) };
+    states::make_ready(id, &inner)?;
+    let reply = rep::Repr {
+        qpn,
+        eecn,
+        vendor: inner.ece[0].map_or(0, |(vendor, _)| vendor),
+        psn: inner.psn,
+        responder_resources: peer.responder_resources,
+        initiator_depth: peer.initiator_depth,
+        target_ack_delay: TARGET_ACK_DELAY,
+        flow_control: wish.c.flow_control != 0,
+        rnr_retry: peer.rnr_retry,
+        srq: srq || is_xrc,
+        // SAFETY: as above.
+        private: unsafe { wish.private(0) }?,
+        ..rep::Repr::default()
+    };
+    let options = inner.ece[0].map_or(0, |(_, options)| options);
+    context.nic.with_manager(|manager, now| manager.accept(now, conversation, reply, options))?;
+    drop(inner);
+    fetch::complete(id)
 }
 
 fn sidr_reply(status: sidr::Status, qpn: Qpn, private: [u8; sidr::REP_PRIVATE_LEN]) -> sidr::Rep {

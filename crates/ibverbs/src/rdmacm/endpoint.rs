@@ -90,32 +90,37 @@ pub unsafe extern "C" fn ferroce_rdma_get_request(
     minus_one!(registry::find::<CmId>(listen).and_then(|listener| {
         // SAFETY: C passes a writable pointer.
         let target = unsafe { id.as_mut() }.ok_or(Errno::NULL)?;
-        if listener.lock().own_channel.is_none() {
-            return Err(Errno::invalid(
-                "the listener has an event channel: take its events by rdma_get_cm_event",
-            ));
-        }
-        fetch::complete(&listener)?;
-        let told = listener.shown().event;
-        // SAFETY: the event that was just fetched, and is not acknowledged.
-        let (kind, new) = unsafe { ((*told).event, (*told).id) };
-        if kind != event::CONNECT_REQUEST {
-            return Err(Errno::invalid("the event is no RDMA_CM_EVENT_CONNECT_REQUEST"));
-        }
-        let new = registry::find::<CmId>(new)?;
-        let template = listener.lock().template;
-        if let Some(Template { pd, mut attr }) = template {
-            attr.qp_type = new.shown().qp_type;
-            if let Err(error) = queue_pair::create(&new, pd, &mut attr) {
-                told::acknowledge_own(&listener);
-                destroy(&new);
-                return Err(error);
-            }
-        }
-        // The new id shows the request; the listener acknowledges it.
-        listener.show(|c| c.event = ptr::null_mut());
-        new.show(|c| c.event = told);
-        *target = new.c();
+        *target = get_request(&listener)?.c();
         Ok(())
     }))
+}
+
+/// The id of the oldest request of a synchronous listener.
+pub(super) fn get_request(listener: &CmId) -> Result<Arc<CmId>, Errno> {
+    if listener.lock().own_channel.is_none() {
+        return Err(Errno::invalid(
+            "the listener has an event channel: take its events by rdma_get_cm_event",
+        ));
+    }
+    fetch::complete(listener)?;
+    let told = listener.shown().event;
+    // SAFETY: the event that was just fetched, and is not acknowledged.
+    let (kind, new) = unsafe { ((*told).event, (*told).id) };
+    if kind != event::CONNECT_REQUEST {
+        return Err(Errno::invalid("the event is no RDMA_CM_EVENT_CONNECT_REQUEST"));
+    }
+    let new = registry::find::<CmId>(new)?;
+    let template = listener.lock().template;
+    if let Some(Template { pd, mut attr }) = template {
+        attr.qp_type = new.shown().qp_type;
+        if let Err(error) = queue_pair::create(&new, pd, &mut attr) {
+            told::acknowledge_own(listener);
+            destroy(&new);
+            return Err(error);
+        }
+    }
+    // The new id shows the request; the listener acknowledges it.
+    listener.show(|c| c.event = ptr::null_mut());
+    new.show(|c| c.event = told);
+    Ok(new)
 }
