@@ -126,7 +126,7 @@ impl Errno {
         if !is_wanted && (!journal::is_kept() || is_usual || matches!(self.why, Why::Unsaid)) {
             return;
         }
-        let text = Refused { call: call_name(call), error: self }.to_string();
+        let text = Refused { call: &call_name(call), error: self }.to_string();
         if !is_new(&text) {
             return;
         }
@@ -152,10 +152,7 @@ struct Refused<'a> {
 impl fmt::Display for Refused<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { call, error: Errno { number, why, step } } = self;
-        // Operations of a context have the names of the header's inline functions.
-        let prefix =
-            if call.starts_with("rdma_") || call.starts_with("ibv_") { "" } else { "ibv_" };
-        write!(f, "{prefix}{call}")?;
+        f.write_str(call)?;
         match step {
             Some((from, to)) if from == to => write!(f, " in {from}")?,
             Some((from, to)) => write!(f, " {from} -> {to}")?,
@@ -181,15 +178,23 @@ fn name(number: c_int) -> Option<&'static str> {
         libc::EADDRINUSE => "EADDRINUSE",
         libc::EADDRNOTAVAIL => "EADDRNOTAVAIL",
         libc::ENOTCONN => "ENOTCONN",
+        libc::EBADF => "EBADF",
+        libc::EPERM => "EPERM",
         _ => return None,
     })
 }
 
-/// The name of the entry point, of the path of a function in it.
-fn call_name(path: &str) -> &str {
+/// The name by which programs know the entry point, of the path of a function in it.
+fn call_name(path: &str) -> String {
     let mut parts = path.rsplit("::").filter(|part| !part.starts_with('{') && *part != "here");
     let name = parts.next().unwrap_or(path);
-    name.trim_start_matches("ferroce_")
+    match name.strip_prefix("ferroce_") {
+        // Of librdmacm.so.1.
+        Some(name) => name.to_owned(),
+        None if name.starts_with("ibv_") => name.to_owned(),
+        // Operations of a context have the names of the header's inline functions.
+        None => format!("ibv_{name}"),
+    }
 }
 
 /// Whether this process has not said so before. It says so much and no more.
@@ -398,7 +403,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_call_the_transition_and_the_reason() {
-        let said = |call, error| Refused { call: call_name(call), error }.to_string();
+        let said = |call, error| Refused { call: &call_name(call), error }.to_string();
         let lacking = Errno::from(ModifyError::Missing(Mask::RQ_PSN | Mask::DESTINATION));
         assert_eq!(
             said(
@@ -415,16 +420,20 @@ mod tests {
             said("ferroce_rdma_connect", Errno::UNSUPPORTED),
             "rdma_connect: EOPNOTSUPP: not built"
         );
+        assert_eq!(
+            said("ibverbs::rdmacm::rsocket::direct::ferroce_riowrite", Errno::NULL),
+            "riowrite: EINVAL: a pointer is NULL that must not be"
+        );
         let new = "said once by this test";
         assert_eq!((is_new(new), is_new(new)), (true, false));
     }
 
     #[test]
     fn the_name_of_a_call_is_found_without_being_told() {
-        fn ibv_example(call: fn() -> &'static str) -> &'static str {
+        fn ibv_example(call: fn() -> &'static str) -> String {
             call_name(call())
         }
-        assert_eq!(ibv_example(here!()), "the_name_of_a_call_is_found_without_being_told");
+        assert_eq!(ibv_example(here!()), "ibv_the_name_of_a_call_is_found_without_being_told");
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //!
 //! From the ground up: `connections` (which id an event is for, outside), `channel`, `devices`, `id` (what an id knows),
 //! `states` (of its queue pair), `membership` (in multicast groups), `told` (fetched events), `create`,
-//! `deliver` (what a message becomes), `fetch`; on these, a file for each group of calls.
+//! `deliver` (what a message becomes), `fetch`; on these, a file for each group of calls; on all of them, [`rsocket`].
 //!
 //! `librdmacm.so.1` holds nothing but its names, each of them a jump into `libibverbs.so.1`, so that
 //! both libraries are one engine, one registry and one set of devices.
@@ -23,8 +23,7 @@
 //! **Invariants:** the lock of an id is never held while an event is waited for. `Connections` is
 //! locked under the NIC's lock and locks nothing but mailboxes and queues.
 //!
-//! **Absent:** rsockets (their names exist and answer `EOPNOTSUPP`; `rpoll` and `rselect` are `poll`
-//! and `select`, as there is no rsocket to wait for), `rdma_resolve_addrinfo`, `AF_IB` addresses, IB ACM.
+//! **Absent:** `rdma_resolve_addrinfo`, `AF_IB` addresses, IB ACM.
 
 #![allow(non_camel_case_types, reason = "the names are those of the C header")]
 

@@ -5,6 +5,7 @@
 
 mod api;
 mod multicast;
+mod rsockets;
 mod support;
 
 use core::ffi::c_int;
