@@ -31,7 +31,7 @@ const SONAME: &str = "libibverbs.so.1";
 const CM_SONAME: &str = "librdmacm.so.1";
 /// The library that is only ever preloaded, in C: `open` takes arguments as only C can declare.
 const PATHS: &str = "libferroce-paths.so";
-const PATHS_SOURCES: [&str; 2] = ["paths.c", "dlopen.S"];
+const PATHS_SOURCES: [&str; 3] = ["paths.c", "dlopen.S", "sockets.c"];
 
 /// Where the library is laid out.
 pub(crate) fn library() -> PathBuf {
