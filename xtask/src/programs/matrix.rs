@@ -3,6 +3,8 @@
 //! The names of the rows are their command lines, without the device, the port and the address.
 //! `--full` runs every row; otherwise those in [`QUICK`] run.
 
+/// The address of the rows' servers, as arguments have it.
+pub(super) const ADDRESS: &str = "127.0.0.1";
 /// Placeholder for the multicast group of a run.
 pub(super) const GROUP: &str = "239.0.0.1";
 /// The port of RoCE v2, where members of a group listen.
@@ -49,6 +51,10 @@ pub(super) enum Kind {
         /// is the server's program with the address behind.
         client: &'static [&'static str],
     },
+    /// rcopy: a server that goes on until it is killed, and a client that copies a file to it.
+    Copies,
+    /// A server and a client that know only TCP, with rdma-core's library that makes rsockets of their sockets.
+    Preloaded,
 }
 
 /// What the output must show.
@@ -194,6 +200,13 @@ const CONNECTED: &[(&str, Kind, Expect)] = &[
     ("fio --verb=read", Kind::Fio, Expect::Texts(FIO_ENDS)),
     ("fio --verb=send", Kind::Fio, Expect::Texts(FIO_ENDS)),
     ("fio --verb=send --verify=crc32c", Kind::Fio, Expect::Texts(FIO_ENDS)),
+    ("rstream -S 64 -I 1000 -C 1", RSTREAM, Expect::Texts(STREAMED)),
+    ("rstream -S 65536 -C 500", RSTREAM, Expect::Texts(STREAMED)),
+    ("rstream -S 1000000 -C 20 -T b -T v", RSTREAM, Expect::Texts(STREAMED)),
+    ("rstream -S 300000 -C 20 -T a -T v", RSTREAM, Expect::Texts(STREAMED)),
+    ("rstream -S 4096 -C 100 -T r -T n", RSTREAM, Expect::Texts(STREAMED)),
+    ("riostream -S 64 -I 100 -C 1", RIOSTREAM, Expect::Texts(STREAMED)),
+    ("riostream -S 1000000 -C 20 -T b -T v", RIOSTREAM, Expect::Texts(STREAMED)),
     ("ib_send_bw -R -F", PERFTEST_CM, Expect::Results),
     ("ib_send_lat -R -F -c UD", PERFTEST_CM, Expect::Results),
     ("ib_write_bw -R -F -q 4", PERFTEST_CM, Expect::Results),
@@ -202,6 +215,12 @@ const CONNECTED: &[(&str, Kind, Expect)] = &[
     ("ib_atomic_lat -R -F", PERFTEST_CM, Expect::Results),
 ];
 
+/// What rstream and riostream print of a size that was asked for.
+const STREAMED: &[&str] = &["\ncustom "];
+const RSTREAM: Kind =
+    Kind::Cm { port: None, server: &["-b", ADDRESS], client: &["rstream", "-s", ADDRESS] };
+const RIOSTREAM: Kind =
+    Kind::Cm { port: None, server: &["-b", ADDRESS], client: &["riostream", "-s", ADDRESS] };
 const TRANSFERRED: &[&str] = &["data transfers complete", "return status 0"];
 const RPING: Kind = Kind::Cm {
     port: None,
@@ -334,6 +353,13 @@ pub(super) const QUICK: &[&str] = &[
     "fio --verb=read",
     "fio --verb=send",
     "fio --verb=send --verify=crc32c",
+    "rstream -S 64 -I 1000 -C 1",
+    "rstream -S 65536 -C 500",
+    "rstream -S 1000000 -C 20 -T b -T v",
+    "rstream -S 300000 -C 20 -T a -T v",
+    "rstream -S 4096 -C 100 -T r -T n",
+    "riostream -S 64 -I 100 -C 1",
+    "riostream -S 1000000 -C 20 -T b -T v",
     "ib_send_bw -R -F",
     "ib_send_lat -R -F -c UD",
     "ib_write_bw -R -F -q 4",
@@ -381,6 +407,7 @@ pub(super) const OF_DISTRIBUTIONS: &[&str] = &[
     "mckey",
     "rdma_server",
     "rdma_xserver -c x",
+    "rstream -S 1000000 -C 20 -T b -T v",
     "ib_send_bw -R -F",
     "ib_write_lat -R -F",
     "ib_send_bw -c RC -e",

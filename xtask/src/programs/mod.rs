@@ -9,6 +9,7 @@ pub(crate) mod matrix;
 mod middleware;
 #[cfg(test)]
 mod packages;
+mod rsockets;
 
 use core::time::Duration;
 use std::ffi::OsStr;
@@ -22,7 +23,7 @@ use pico_args::Arguments;
 
 use crate::lab::{Ended, Lab, free_port};
 use crate::tally::Tally;
-use matrix::{GROUP, Kind, OF_DISTRIBUTIONS, QUICK, Row};
+use matrix::{ADDRESS, GROUP, Kind, OF_DISTRIBUTIONS, QUICK, Row};
 
 /// What was asked for on the command line.
 #[derive(Debug, Default)]
@@ -45,8 +46,6 @@ const DEADLINE_FACTOR_FAULTS: u32 = 3;
 const ITERATIONS_SIZES: &str = "100";
 /// The flag of `ferroce run` that injects faults.
 const FAULTS: &str = "--faults";
-/// The address of the rows' servers, as arguments have it.
-const ADDRESS: &str = "127.0.0.1";
 /// Lines of output shown of a row that failed, from the beginning (causes) and from the end
 /// (consequences).
 const LINES_SHOWN: usize = 12;
@@ -116,7 +115,12 @@ impl Choice {
             }
             match &self.filter {
                 Some(filter) => name.contains(filter.as_str()),
-                None => self.full || middleware::is_ours(row) || QUICK.contains(&name.as_str()),
+                None => {
+                    self.full
+                        || middleware::is_ours(row)
+                        || rsockets::is_ours(row)
+                        || QUICK.contains(&name.as_str())
+                }
             }
         };
         rows().into_iter().filter(wanted).collect()
@@ -138,6 +142,7 @@ impl Choice {
 fn rows() -> Vec<Row> {
     let mut rows = matrix::rows();
     rows.extend(middleware::rows());
+    rows.extend(rsockets::rows());
     rows
 }
 
@@ -230,6 +235,8 @@ fn run_row(lab: &Lab, choice: &Choice, row: &Row) -> Result<Result<(), String>> 
             Ok(verdict(row, &ended, "program").and_then(|()| expected(row, &ended, "program")))
         }
         Kind::Watcher => watch(lab, &flags, row, deadline),
+        Kind::Copies => rsockets::copies(lab, &flags, row, deadline),
+        Kind::Preloaded => rsockets::preloaded(lab, &flags, row, deadline),
         Kind::Pair
         | Kind::Elsewhere { .. }
         | Kind::Cm { .. }
