@@ -9,6 +9,9 @@ use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::Instant;
 
+use abi::{self, Plain, ibv_recv_wr, ibv_send_wr};
+use ibverbs::memory::mr::ibv_reg_mr;
+use ibverbs::rdmacm::abi::event;
 use ibverbs::rdmacm::rsocket::closing::{ferroce_rclose, ferroce_rshutdown};
 use ibverbs::rdmacm::rsocket::direct::{ferroce_riomap, ferroce_riounmap, ferroce_riowrite};
 use ibverbs::rdmacm::rsocket::making::{
@@ -23,7 +26,7 @@ use ibverbs::rdmacm::rsocket::transfer::{
     ferroce_rread, ferroce_rrecv, ferroce_rrecvmsg, ferroce_rsend, ferroce_rsendto, ferroce_rwritev,
 };
 
-use crate::support::{PATIENCE, errno, loopback};
+use crate::support::{PATIENCE, Side, errno, loopback};
 
 const SOL_RDMA: c_int = 0x10000;
 const RDMA_RQSIZE: c_int = 1;
@@ -481,4 +484,126 @@ fn options_are_those_of_sockets() {
     let (server, _client) = Socket::pair(&listener, port);
     assert_eq!(server.get(SOL_RDMA, RDMA_RQSIZE), Ok(20), "a listener's sockets have its sizes");
     assert_eq!(server.set(SOL_RDMA, RDMA_RQSIZE, 30), Err(libc::EINVAL));
+}
+
+/// A peer that speaks RDMA CM, and says what it likes.
+struct Stranger {
+    side: Side,
+    /// Where the socket offers places to write to.
+    list: Box<[u8; 64]>,
+    key: u32,
+}
+
+impl Stranger {
+    fn new(port: u16) -> Self {
+        let side = Side::toward(port);
+        let mut list = Box::new([0_u8; 64]);
+        // SAFETY: calls as a C program makes them, with memory that lives as long as the queue pair.
+        let key = unsafe {
+            let id = *side.id;
+            // LOCAL_WRITE and REMOTE_WRITE.
+            let access = 1 | 1 << 1;
+            let region = ibv_reg_mr(id.pd, list.as_mut_ptr().cast(), list.len(), access);
+            assert!(!region.is_null());
+            let mut wr = ibv_recv_wr::zeroed();
+            let (post, mut bad) = ((*id.verbs).ops.post_recv.unwrap(), ptr::null_mut());
+            assert_eq!(post(id.qp, &raw mut wr, &raw mut bad), 0);
+            (*region).rkey
+        };
+        Self { side, list, key }
+    }
+
+    /// What an rsocket says while it connects, with a list of this key.
+    fn greeting(&self, key: u32) -> [u8; 40] {
+        let mut bytes = [0; 40];
+        (bytes[0], bytes[3]) = (1, 16);
+        bytes[8..16].copy_from_slice(&(self.list.as_ptr().addr() as u64).to_be_bytes());
+        bytes[16..20].copy_from_slice(&key.to_be_bytes());
+        bytes[20..24].copy_from_slice(&2_u32.to_be_bytes());
+        bytes
+    }
+
+    fn connect(&self, greeting: &[u8]) -> u32 {
+        assert_eq!(self.side.connect(greeting), 0);
+        self.side.next().kind
+    }
+
+    /// Sends nothing but immediate data.
+    fn say(&self, immediate: [u8; 4]) {
+        let mut wr = ibv_send_wr::zeroed();
+        wr.opcode = abi::IBV_WR_RDMA_WRITE_WITH_IMM;
+        wr.imm_data = u32::from_ne_bytes(immediate);
+        // SAFETY: a queue pair of the id, and a request without data.
+        unsafe {
+            let id = *self.side.id;
+            let (post, mut bad) = ((*id.verbs).ops.post_send.unwrap(), ptr::null_mut());
+            assert_eq!(post(id.qp, &raw mut wr, &raw mut bad), 0);
+        }
+    }
+}
+
+#[test]
+fn who_speaks_another_protocol_is_refused_and_the_next_is_accepted() {
+    let (listener, port) = Socket::listening();
+    thread::scope(|scope| {
+        let accepted = scope.spawn(|| listener.accept().unwrap());
+        let rejected = event::REJECTED;
+        assert_eq!(Stranger::new(port).connect(b"hello"), rejected);
+        assert_eq!(Stranger::new(port).connect(&[2; 40]), rejected);
+        let client = Socket::new(0);
+        client.connect(port).unwrap();
+        assert_eq!(client.send(b"x", 0), Ok(1));
+        assert_eq!(accepted.join().unwrap().receive(&mut [0; 8], 0), Ok(1));
+    });
+}
+
+#[test]
+fn a_peer_that_breaks_the_protocol_loses_its_connection_and_no_other() {
+    let (listener, port) = Socket::listening();
+    let (server, client) = Socket::pair(&listener, port);
+    let data = |bytes: u32| bytes.to_be_bytes();
+    // More than the buffer has; more than it has left; a kind that is none, then too much.
+    let table: [&[[u8; 4]]; 3] =
+        [&[data(1 << 28)], &[data(65_536), data(65_537)], &[[0x40, 0, 0, 0], data(0x1fff_ffff)]];
+    for said in table {
+        let stranger = Stranger::new(port);
+        let victim = thread::scope(|scope| {
+            let accepted = scope.spawn(|| listener.accept().unwrap());
+            let greeting = stranger.greeting(stranger.key);
+            assert_eq!(stranger.connect(&greeting), event::ESTABLISHED);
+            accepted.join().unwrap()
+        });
+        said.iter().for_each(|immediate| stranger.say(*immediate));
+        let mut bytes = vec![0; 200_000];
+        let ended = core::iter::repeat_with(|| victim.receive(&mut bytes, 0)).find(Result::is_err);
+        assert_eq!(ended, Some(Err(libc::ECONNRESET)), "{said:?}");
+        assert_ne!(victim.ready(libc::POLLIN, 0) & libc::POLLERR, 0);
+    }
+    // A list that is nowhere.
+    let stranger = Stranger::new(port);
+    let victim = thread::scope(|scope| {
+        let accepted = scope.spawn(|| listener.accept().unwrap());
+        let greeting = stranger.greeting(stranger.key ^ 0xff00);
+        assert_eq!(stranger.connect(&greeting), event::ESTABLISHED);
+        accepted.join().unwrap()
+    });
+    assert_eq!(victim.receive(&mut [0; 8], 0), Err(libc::ECONNRESET));
+    assert_eq!(client.send(b"x", 0), Ok(1));
+    assert_eq!(server.receive(&mut [0; 8], 0), Ok(1));
+}
+
+#[test]
+fn a_hundred_connections_leave_no_descriptor_behind() {
+    let (listener, port) = Socket::listening();
+    // The first opens what all share.
+    drop(Socket::pair(&listener, port));
+    let last = || Socket::new(0).0;
+    let before = last();
+    for _ in 0..100 {
+        let (server, client) = Socket::pair(&listener, port);
+        client.send(b"x", 0).unwrap();
+        assert_eq!(server.receive(&mut [0; 8], 0), Ok(1));
+    }
+    // Descriptors are the lowest that are free; other tests have some.
+    assert!(last() < before + 100, "{} after {before}", last());
 }
