@@ -64,11 +64,11 @@ const VERIFIED: Expect = Expect::Texts(&["verified  ", " payloads, 0 wrong"]);
 /// Where udaddy listens.
 const UDADDY_PORT: u16 = 7174;
 /// Programs that connect by RDMA CM alone; those of perftest want `-R`.
-const CONNECTING: [&str; 3] = ["rping", "ucmatose", "udaddy"];
+const CONNECTING: [&str; 5] = ["rping", "ucmatose", "udaddy", "rstream", "riostream"];
 /// mckey's group.
 pub(super) const GROUP: Ipv4Addr = Ipv4Addr::new(239, 77, 0, 1);
 /// What is connected by RDMA CM, and what the client prints.
-const CONNECTED: [(&str, Expect); 13] = [
+const CONNECTED: [(&str, Expect); 17] = [
     ("rping -v -C 10", Expect::Texts(&["ping data: rdma-ping-9"])),
     ("rping -v -C 10 -q", Expect::Texts(&["ping data: rdma-ping-9"])),
     ("ucmatose", TRANSFERRED),
@@ -77,12 +77,18 @@ const CONNECTED: [(&str, Expect); 13] = [
     ("udaddy -c 16", TRANSFERRED),
     ("mckey", TRANSFERRED),
     ("mckey -c 4 -C 20 -S 1000", TRANSFERRED),
+    ("rstream -S 4096 -C 200 -T b -T v", STREAMED),
+    ("rstream -S 1000000 -C 5 -T b -T v", STREAMED),
+    ("rstream -S 300000 -C 5 -T b -T a -T v", STREAMED),
+    ("riostream -S 100000 -C 2 -I 5 -T b -T v", STREAMED),
     ("ib_write_bw -R -s 65536 -n 20", Expect::Results),
     ("ib_read_lat -R -s 4096 -n 20", Expect::Results),
     ("ib_send_bw -R -s 65536 -n 20", Expect::Results),
     ("ib_send_bw -R -c UD -s 1024 -n 20", Expect::Results),
     ("ib_atomic_lat -R -n 20", Expect::Results),
 ];
+/// What rstream and riostream print of a size that was asked for.
+const STREAMED: Expect = Expect::Texts(&["custom "]);
 const TRANSFERRED: Expect = Expect::Texts(&["data transfers complete", "return status 0"]);
 /// Programs of perftest without events.
 const SPINNING: [&str; 2] = ["ib_write_bw", "ib_write_lat"];
@@ -160,7 +166,7 @@ impl Case {
                 let (role, address) = server.map_or(("-s", own.address), |server| ("-c", server));
                 add(&[role, "-a", address, "-p", &port]);
             }
-            ("ucmatose", ..) => add(&["-p", &port]),
+            ("ucmatose" | "rstream" | "riostream", ..) => add(&["-p", &port]),
             ("udaddy", ..) => {}
             ("mckey", ..) => {
                 add(&["-m", &GROUP.to_string(), "-b", own.address]);
@@ -180,7 +186,7 @@ impl Case {
         }
         match (&*self.words[0], server) {
             (INTEGRITY | BENCH | "rping" | "mckey", _) | (_, None) => {}
-            ("ucmatose" | "udaddy", Some(server)) => add(&["-s", server]),
+            ("ucmatose" | "udaddy" | "rstream" | "riostream", Some(server)) => add(&["-s", server]),
             (_, Some(server)) => add(&[server]),
         }
         words

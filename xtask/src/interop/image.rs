@@ -39,7 +39,7 @@ const APPLETS: [&str; 12] = [
     "timeout", "uname",
 ];
 
-const PROGRAMS: [&str; 18] = [
+const PROGRAMS: [&str; 20] = [
     "cmtime",
     "ib_atomic_bw",
     "ib_atomic_lat",
@@ -54,7 +54,9 @@ const PROGRAMS: [&str; 18] = [
     "ip",
     "mckey",
     "rdma",
+    "riostream",
     "rping",
+    "rstream",
     "tc",
     "ucmatose",
     "udaddy",
