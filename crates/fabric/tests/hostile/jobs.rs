@@ -14,8 +14,8 @@ pub(super) const CASES: &[(&str, &str, &str)] = &[
     ),
     (
         "message_bytes = 100000",
-        "message_bytes = 100000\n[[workload]]\nkind = \"collective\"\noperation = \"reduce\"\nbytes = 1",
-        "line 21: workload.operation: there is no \"reduce\"\nhint: did you mean \"reduce-scatter\"?",
+        "message_bytes = 100000\n[[workload]]\nkind = \"collective\"\noperation = \"reduce-scater\"\nbytes = 1",
+        "line 21: workload.operation: there is no \"reduce-scater\"\nhint: did you mean \"reduce-scatter\"?",
     ),
     (
         "message_bytes = 100000",

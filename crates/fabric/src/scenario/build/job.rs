@@ -54,7 +54,7 @@ table! {
         operation = needed(choice()) => operation: Operation;
         /// From rank to rank in a ring; up and down two trees; by halves, quarters and so on, and back; in
         /// rings inside groups, between them and inside again; or all at once.
-        algorithm = or("ring, and direct of all-to-all", choice()) => algorithm: Option<Algorithm>;
+        algorithm = or("ring, and direct of all-to-all, gather and scatter", choice()) => algorithm: Option<Algorithm>;
         /// The whole buffer of a rank, S of nccl-tests.
         bytes = needed(within(1, BYTES_MAX, "a byte at least, and a pebibyte at most"))
             => bytes: u64;
@@ -90,11 +90,9 @@ fn only_groups_are_grouped(of: &Collective, at: &At<'_>) -> Result<()> {
 impl Collective {
     pub(super) fn job(&self, at: &At<'_>, topology: &Topology) -> Result<Job> {
         let hosts = self.turns.hosts(at, topology, topology.hosts.len())?;
-        let all_to_all = self.operation == Operation::AllToAll;
-        let usual = if all_to_all { Algorithm::Direct } else { Algorithm::Ring };
         let made = Made {
             operation: self.operation,
-            algorithm: self.algorithm.unwrap_or(usual),
+            algorithm: self.algorithm.unwrap_or(self.operation.usual()),
             // Hosts are fewer than 2^32.
             ranks: hosts.len() as u32,
             bytes: self.bytes,

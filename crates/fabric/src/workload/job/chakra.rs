@@ -10,9 +10,12 @@
 //!   all others             computation for duration_micros, on core 0 if is_cpu_op says so, else on core 1
 //! ```
 //!
+//! A trace of PyTorch has a collective twice: the call, on the processor and without a comm_type, and the kernel,
+//! which does it. The call is a computation.
+//!
 //! Those who take part in a collective are the ranks whose traces have collectives of its pg_name; the n-th
-//! of one belongs to the n-th of the others. It goes around a ring, or directly if all send to all. Sends and
-//! receives are matched as in a schedule of GOAL.
+//! of one belongs to the n-th of the others, and the first of them is the root. It goes around a ring, or directly if
+//! all send to all. Sends and receives are matched as in a schedule of GOAL.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,7 +23,7 @@ use std::sync::Arc;
 use rdma::Span;
 use transport::limits::MESSAGE_BYTES_MAX;
 
-use super::collective::{Algorithm, Collective, Operation, Size};
+use super::collective::{Collective, Operation, Size};
 use super::matching::{Matching, Mismatch, Why};
 use super::schedule::{OpId, Plan, Schedule, Unfit};
 use super::wire_format::{Value, delimited, field, numbers};
@@ -46,8 +49,7 @@ const RECEIVE: u64 = 6;
 const COLLECTIVE: u64 = 7;
 
 const CUT: &str = "write the file again: it may be cut, or no trace of Chakra";
-const KNOWN: &str =
-    "all-reduce (0), all-gather (2), all-to-all (6), reduce-scatter (7, 8) and barrier (9) are";
+const KNOWN: &str = "those from all-reduce (0) to barrier (9) are";
 
 /// A node, as it is written.
 #[derive(Clone, Debug, Default)]
@@ -109,11 +111,20 @@ impl<'a> Node<'a> {
         Some(())
     }
 
+    /// Whether it only asks for a collective that another node does.
+    fn is_call(&self) -> bool {
+        self.is_cpu && self.operation.is_none()
+    }
+
     fn operation(&self) -> Option<Operation> {
         Some(match self.operation? {
             // A barrier is the smallest sum.
             0 | 9 => Operation::AllReduce,
+            1 => Operation::Reduce,
             2 => Operation::AllGather,
+            3 => Operation::Gather,
+            4 => Operation::Scatter,
+            5 => Operation::Broadcast,
             6 => Operation::AllToAll,
             7 | 8 => Operation::ReduceScatter,
             _ => return None,
@@ -135,12 +146,8 @@ struct Part {
 
 impl Part {
     fn collective(&self, ranks: usize) -> Collective {
-        let algorithm = match self.operation {
-            Operation::AllToAll => Algorithm::Direct,
-            _ => Algorithm::Ring,
-        };
         let (operation, bytes) = (self.operation, self.bytes);
-        Collective { operation, algorithm, ranks: ranks as u32, bytes }
+        Collective { operation, algorithm: operation.usual(), ranks: ranks as u32, bytes }
     }
 }
 
@@ -256,7 +263,7 @@ impl<'a> Reading<'a> {
                     self.message(rank as u32, node).map_err(|(what, hint)| wrong(&what, &hint))?;
                 (op, op)
             }
-            COLLECTIVE => {
+            COLLECTIVE if !node.is_call() => {
                 let operation = node.operation();
                 let operation =
                     operation.ok_or_else(|| wrong("its comm_type is not known", KNOWN))?;
@@ -451,6 +458,17 @@ mod tests {
     }
 
     #[test]
+    fn a_call_of_pytorch_is_a_computation_and_its_kernel_the_collective() {
+        let rank = trace(&[
+            node(1, COLLECTIVE, &[], &[("micros", 85), ("is_cpu_op", 1)]),
+            node(2, COLLECTIVE, &[1], &[("comm_type", 5), ("comm_size", 900), ("is_cpu_op", 0)]),
+        ]);
+        let schedule = chakra(&[rank.clone(), rank.clone(), rank], 1 << 20).unwrap();
+        assert_eq!(schedule.bytes_of_ranks(), [(900, 0), (900, 900), (0, 900)]);
+        assert_eq!(schedule.longest_chain(|_, _| (1_000_000, 0)), 87_000_000);
+    }
+
+    #[test]
     fn a_mistake_is_named_with_rank_node_and_remedy() {
         let all = |kind, more: &[(&str, u64)]| trace(&[node(1, kind, &[], more)]);
         let reduce = |bytes| all(COLLECTIVE, &[("comm_type", 0), ("comm_size", bytes)]);
@@ -470,7 +488,7 @@ mod tests {
             (itself, nothing(), "0: node 1 waits for itself"),
             (send(1), nothing(), "0: node 1: no receive takes this send"),
             (send(2), nothing(), "0: node 1: comm_dst is no other rank"),
-            (all(COLLECTIVE, &[("comm_type", 5)]), nothing(), "0: node 1: its comm_type"),
+            (all(COLLECTIVE, &[("comm_type", 10)]), nothing(), "0: node 1: its comm_type"),
             (long, nothing(), "0: node 1: duration_micros"),
             (reduce(1 << 60), reduce(1 << 60), "0: with node 1 there are more than 16777216"),
         ] {

@@ -10,6 +10,9 @@
 //!   direct             everything to everybody at once, beginning with the next rank
 //! ```
 //!
+//! What has a root, the first rank, goes along a chain of all ranks (broadcast, reduce: half of a ring's two
+//! rounds, whole), or directly (gather, scatter).
+//!
 //! Bytes are divided among channels, which know nothing of each other, and messages cut into chunks, which
 //! ranks pass on one by one. Arithmetic on what has arrived takes no time.
 
@@ -35,6 +38,25 @@ pub enum Operation {
     ReduceScatter,
     /// Every rank has a part from each, as experts have of tokens.
     AllToAll,
+    /// Every rank has the buffer of the first.
+    Broadcast,
+    /// The first rank has the sum of all buffers.
+    Reduce,
+    /// The first rank has a part from each.
+    Gather,
+    /// Every rank has a part from the first.
+    Scatter,
+}
+
+impl Operation {
+    /// How it is done where nobody says.
+    pub(crate) const fn usual(self) -> Algorithm {
+        match self {
+            Self::AllReduce | Self::AllGather | Self::ReduceScatter => Algorithm::Ring,
+            Self::Broadcast | Self::Reduce => Algorithm::Ring,
+            Self::AllToAll | Self::Gather | Self::Scatter => Algorithm::Direct,
+        }
+    }
 }
 
 /// How it is done.
@@ -74,6 +96,10 @@ impl fmt::Display for Collective {
             Operation::AllGather => "all-gather",
             Operation::ReduceScatter => "reduce-scatter",
             Operation::AllToAll => "all-to-all",
+            Operation::Broadcast => "broadcast",
+            Operation::Reduce => "reduce",
+            Operation::Gather => "gather",
+            Operation::Scatter => "scatter",
         };
         let algorithm = match self.algorithm {
             Algorithm::Ring => "ring",
@@ -93,7 +119,12 @@ impl Collective {
         let others = f64::from(self.ranks.saturating_sub(1)) / f64::from(self.ranks.max(1));
         match self.operation {
             Operation::AllReduce => 2.0 * others,
-            Operation::AllGather | Operation::ReduceScatter | Operation::AllToAll => others,
+            Operation::AllGather
+            | Operation::ReduceScatter
+            | Operation::AllToAll
+            | Operation::Gather
+            | Operation::Scatter => others,
+            Operation::Broadcast | Operation::Reduce => 1.0,
         }
     }
 }
@@ -169,7 +200,8 @@ impl Collective {
             Operation::AllGather | Operation::ReduceScatter => {
                 (&[Ring, HalvingDoubling], "ring and halving-doubling")
             }
-            Operation::AllToAll => (&[Direct], "direct"),
+            Operation::Broadcast | Operation::Reduce => (&[Ring], "ring"),
+            Operation::AllToAll | Operation::Gather | Operation::Scatter => (&[Direct], "direct"),
         };
         if !known.contains(&self.algorithm) {
             return Err(Misfit::Algorithm(names));
@@ -191,9 +223,11 @@ impl Collective {
         let chunks = |bytes: f64| (bytes / f64::from(size.chunk_bytes.max(1))).ceil().max(1.0);
         let both = if self.operation == Operation::AllReduce { 2.0 } else { 1.0 };
         let of_channel = match self.algorithm {
-            Algorithm::Ring | Algorithm::Direct => {
-                both * ranks * (ranks - 1.0) * chunks(bytes / ranks)
-            }
+            Algorithm::Ring | Algorithm::Direct => match self.operation {
+                Operation::Broadcast | Operation::Reduce => (ranks - 1.0) * chunks(bytes),
+                Operation::Gather | Operation::Scatter => (ranks - 1.0) * chunks(bytes / ranks),
+                _ => both * ranks * (ranks - 1.0) * chunks(bytes / ranks),
+            },
             Algorithm::Tree => 4.0 * (ranks - 1.0) * chunks(bytes / 2.0),
             Algorithm::HalvingDoubling => {
                 let steps = 1..=self.ranks.ilog2();
@@ -212,30 +246,60 @@ impl Collective {
     fn plan(&self, made: &mut Making<'_>, ranks: &[u32], channel: u32, range: Range, group: usize) {
         let count = ranks.len();
         let nothing = vec![None; count];
-        match (self.algorithm, self.operation) {
-            (Algorithm::Ring, Operation::AllReduce) => {
-                made.ring(ranks, channel, range, 2 * (count - 1), 0, &nothing);
+        match self.algorithm {
+            Algorithm::Ring | Algorithm::Direct => {
+                self.usual(made, ranks, channel, range, &nothing);
             }
-            (Algorithm::Ring, _) => {
-                made.ring(ranks, channel, range, count - 1, 0, &nothing);
-            }
-            (Algorithm::Tree, _) => made.trees(ranks.len() as u32, channel, range),
-            (Algorithm::HalvingDoubling, operation) => {
+            Algorithm::Tree => made.trees(ranks.len() as u32, channel, range),
+            Algorithm::HalvingDoubling => {
                 let mut before = nothing;
-                if operation != Operation::AllGather {
+                if self.operation != Operation::AllGather {
                     before = made.halve(count, channel, range, before);
                 }
-                if operation != Operation::ReduceScatter {
+                if self.operation != Operation::ReduceScatter {
                     made.double(count, channel, range, before);
                 }
             }
-            (Algorithm::Hierarchical, _) => made.hierarchy(ranks, channel, range, group),
-            (Algorithm::Direct, _) => made.direct(ranks, channel, range, &nothing),
+            Algorithm::Hierarchical => made.hierarchy(ranks, channel, range, group),
         }
     }
-}
 
-impl Collective {
+    /// As the operation is usually done, by a ring or directly.
+    fn usual(
+        &self,
+        made: &mut Making<'_>,
+        members: &[u32],
+        channel: u32,
+        range: Range,
+        before: &[Option<OpId>],
+    ) {
+        let others = members.len() - 1;
+        match self.operation {
+            Operation::AllReduce => {
+                drop(made.ring(members, channel, range, 2 * others, 0, before));
+            }
+            Operation::AllGather | Operation::ReduceScatter => {
+                drop(made.ring(members, channel, range, others, 0, before));
+            }
+            Operation::AllToAll => made.direct(members, channel, range, before),
+            Operation::Broadcast => made.chain(members, channel, range, before, 0..=others),
+            Operation::Reduce => made.chain(members, channel, range, before, (0..=others).rev()),
+            Operation::Gather => {
+                for other in 1..=others {
+                    let part = part(range, other, members.len());
+                    let ends = (members[other], members[0]);
+                    made.send(ends, channel, part, &before[other..=other]);
+                }
+            }
+            Operation::Scatter => {
+                for other in 1..=others {
+                    let part = part(range, other, members.len());
+                    made.send((members[0], members[other]), channel, part, &before[..=0]);
+                }
+            }
+        }
+    }
+
     /// Adds the collective to a plan, among `members`, by a ring or directly. Each member begins when
     /// what `before` names of it is complete.
     pub(super) fn add_to(
@@ -246,13 +310,7 @@ impl Collective {
         before: &[Option<OpId>],
     ) {
         let mut made = Making { plan, chunk_bytes: u64::from(chunk_bytes.max(1)) };
-        let range = (0, self.bytes);
-        let others = members.len() - 1;
-        match self.operation {
-            Operation::AllReduce => drop(made.ring(members, 0, range, 2 * others, 0, before)),
-            Operation::AllToAll => made.direct(members, 0, range, before),
-            _ => drop(made.ring(members, 0, range, others, 0, before)),
-        }
+        self.usual(&mut made, members, 0, (0, self.bytes), before);
     }
 }
 
@@ -326,6 +384,28 @@ impl Making<'_> {
         // Those of earlier steps came by the same connections, and so before.
         let all = |(&rank, received): (&u32, &Vec<OpId>)| self.plan.all(rank, received);
         members.iter().zip(&received).map(all).collect()
+    }
+
+    /// All of a range from one member to the next, in this order of their numbers, chunk by chunk.
+    fn chain(
+        &mut self,
+        members: &[u32],
+        channel: u32,
+        range: Range,
+        before: &[Option<OpId>],
+        order: impl Iterator<Item = usize>,
+    ) {
+        let order: Vec<usize> = order.collect();
+        for bytes in self.chunks(range) {
+            let mut earlier = None;
+            for hop in order.windows(2) {
+                let ends = (members[hop[0]], members[hop[1]]);
+                let (send, receive) = self.plan.message(ends, channel, bytes);
+                let needed = before[hop[0]].into_iter().chain(earlier);
+                needed.for_each(|needed| self.plan.requires(send, needed));
+                earlier = Some(receive);
+            }
+        }
     }
 
     /// Rings inside groups of so many ranks, between them, and inside again.
@@ -522,6 +602,24 @@ mod tests {
             assert_eq!(total, 2 * u64::from(ranks - 1) * 72_000);
             assert!(all.iter().all(|&(sent, received)| sent <= 144_000 && received <= 144_000));
         }
+    }
+
+    #[test]
+    fn what_has_a_root_is_sent_along_a_chain_or_directly() {
+        for size in [Size::default(), Size { chunk_bytes: 700, channels: 3, group: 0 }] {
+            let of = |operation: Operation| bytes(operation, operation.usual(), 4, size);
+            let (all, own) = (72_000, 18_000);
+            let chain = [(all, 0), (all, all), (all, all), (0, all)];
+            assert_eq!(of(Operation::Broadcast), chain);
+            assert_eq!(of(Operation::Reduce), chain.map(|(sent, received)| (received, sent)));
+            let parts = [(3 * own, 0), (0, own), (0, own), (0, own)];
+            assert_eq!(of(Operation::Scatter), parts);
+            assert_eq!(of(Operation::Gather), parts.map(|(sent, received)| (received, sent)));
+        }
+        // A chunk does not wait for another.
+        let cut = Size { chunk_bytes: 1_000, ..Size::default() };
+        assert_eq!(steps(&made(Operation::Broadcast, Algorithm::Ring, 5, cut)), 4);
+        assert_eq!(steps(&made(Operation::Scatter, Algorithm::Direct, 5, cut)), 1);
     }
 
     #[test]
