@@ -28,13 +28,9 @@ use serde::{Deserialize, Serialize};
 use super::super::counted::{HostDelta, PortDelta};
 use super::super::evidence::{Evidence, Interval};
 use super::super::node::Node;
-use super::{Cause, Culprit, Suspect};
+use super::missing::missing_of_link;
+use super::{Cause, Culprit, LEAST, Suspect, TIMES};
 use crate::doctor::Rule;
-
-/// A host's counter that is so many times the median of all is remarkable,
-const TIMES: u64 = 4;
-/// from this number on. Less is what every network has.
-const LEAST: u64 = 16;
 
 /// How well an accusation is founded.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -115,25 +111,6 @@ pub(super) fn join(evidence: &Evidence<'_>, suspect: &Suspect) -> Joined {
     }
     asked.findings(suspect);
     asked.joined
-}
-
-/// Packets that the ports of a link have sent in a direction, and that did not arrive; `None` if nobody counts both.
-pub(super) fn missing(evidence: &Evidence<'_>, from: Node, to: Node) -> Option<u64> {
-    let (Node::Switch(a), Node::Switch(b)) = (from, to) else { return None };
-    let counted = evidence.intervals.iter().filter_map(|interval| {
-        let (out, into) = (interval.ports.get(&(a, to))?, interval.ports.get(&(b, from))?);
-        Some((out.queue_packets.iter().sum::<u64>(), into.rx_packets?))
-    });
-    let all = counted.reduce(|sum, next| (sum.0 + next.0, sum.1 + next.1));
-    all.map(|(sent, received)| sent.saturating_sub(received))
-}
-
-/// In both directions.
-pub(super) fn missing_of_link(evidence: &Evidence<'_>, a: Node, b: Node) -> Option<u64> {
-    match (missing(evidence, a, b), missing(evidence, b, a)) {
-        (None, None) => None,
-        (there, back) => Some(there.unwrap_or(0) + back.unwrap_or(0)),
-    }
 }
 
 /// The counters and findings about one suspect.

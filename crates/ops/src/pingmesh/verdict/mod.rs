@@ -1,7 +1,7 @@
 //! What is sick: a host, a NIC, a link, a switch, or nothing; and by what that is known.
 //!
 //! ```text
-//!   windows + paths ─► losses: by which link, switch or host do the lost ones go?   (vote.rs)
+//!   windows + paths ─► losses: by which link, switch or host do the lost ones go?   (vote.rs, missing.rs)
 //!                   ├► round trips: by which do the slow ones go?                     (vote.rs)
 //!                   └► delays: which host takes its time to answer?                  (hosts.rs)
 //!   counters        ─► pauses: who stops others, and is stopped by nobody?           (pauses.rs)
@@ -18,6 +18,7 @@
 
 mod hosts;
 mod join;
+mod missing;
 mod pauses;
 mod queues;
 mod tcp;
@@ -36,6 +37,11 @@ use super::node::Node;
 use super::scope::Map;
 pub use join::{Joined, Reach, Support};
 pub use vote::Losses;
+
+/// A counter that is so many times the median of its like is remarkable,
+const TIMES: u64 = 4;
+/// from this number on. Less is what every network has.
+const LEAST: u64 = 16;
 
 /// What is sick.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

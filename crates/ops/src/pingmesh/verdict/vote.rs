@@ -13,10 +13,11 @@ use fabric::topology::End;
 use super::super::evidence::{Brief, Evidence, Hop};
 use super::super::node::Node;
 use super::super::scope::Scope;
-use super::join::{Joined, missing, missing_of_link};
+use super::join::Joined;
+use super::missing::{again_and_again, missing, missing_of_link};
 use super::{Cause, Culprit, Suspect};
 
-/// Fewer losses accuse nobody.
+/// Fewer losses accuse nobody, unless the ports of a link that they went by say the same.
 const LOSSES_MIN: u64 = 3;
 /// A score below is chance: e^5 is 1 in 150, and there are about a hundred candidates, of which
 /// the best has to explain most of the losses, too.
@@ -128,6 +129,25 @@ impl Votes {
             since_ns: first_ns.unwrap_or(0),
         })
     }
+
+    /// Where too little is lost for a vote: the link by which something was lost, and whose ports miss packets again and
+    /// again.
+    fn by_counters(&self, evidence: &Evidence<'_>) -> Option<Best> {
+        let hops = self.by.iter().filter(|(_, seen)| seen.losses.lost > 0);
+        let hops = hops.filter_map(|(candidate, _)| match candidate {
+            Candidate::Direction(hop) => Some(*hop),
+            Candidate::Link(..) | Candidate::Switch(_) => None,
+        });
+        let (hop, missing) = again_and_again(evidence, hops)?;
+        let candidate = Candidate::Direction(hop);
+        let Seen { losses, first_ns } = *self.by.get(&candidate)?;
+        Some(Best {
+            candidate,
+            losses,
+            score: losses.score(self.all),
+            since_ns: first_ns.map_or(missing.since_ns, |at| at.min(missing.since_ns)),
+        })
+    }
 }
 
 impl Candidate {
@@ -163,7 +183,7 @@ fn ways(evidence: &Evidence<'_>, pair: &Brief, label: u16) -> Option<(Vec<Hop>, 
 /// Where probes are lost.
 pub(super) fn lost(evidence: &Evidence<'_>) -> Option<Suspect> {
     let all_lost: u64 = evidence.digest.pairs.iter().map(|pair| pair.losses().1).sum();
-    if all_lost < LOSSES_MIN {
+    if all_lost == 0 {
         return None;
     }
     let mut votes = Votes::default();
@@ -173,8 +193,9 @@ pub(super) fn lost(evidence: &Evidence<'_>) -> Option<Suspect> {
             votes.add((&there, &back), pair.start_ns, (of.sent, of.lost.min(of.sent)));
         }
     }
+    let by_vote = votes.best(evidence, LOSSES_MIN, SCORE_MIN);
     let Best { candidate, losses, score, since_ns } =
-        votes.best(evidence, LOSSES_MIN, SCORE_MIN)?;
+        by_vote.or_else(|| votes.by_counters(evidence))?;
     let (culprit, named) = candidate.culprit(evidence);
     let rate = losses.lost as f64 / losses.sent.max(1) as f64;
     let is_dead = rate > DEAD || later(evidence, candidate, since_ns) > DEAD;
