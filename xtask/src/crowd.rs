@@ -1,5 +1,7 @@
 //! `cargo xtask crowd`: many processes, each connected to each other, of which some are disturbed
-//! (`crates/softnic/tests/nic/crowd.rs`).
+//! (`crates/softnic/tests/nic/crowd.rs`); with `--ends`, what short programs leave behind ([`ends`]).
+
+mod ends;
 
 use anyhow::{Result, bail};
 
@@ -13,6 +15,10 @@ pub(crate) struct Choice {
     /// Messages that each sends to each other before some are disturbed.
     rounds: u32,
     links: Vec<&'static str>,
+    /// How many short programs come and go instead.
+    ends: Option<usize>,
+    /// Whether this process is the one in namespaces of its own.
+    inside: bool,
 }
 
 /// Over which the processes run one after the other, and what else `--link` may be.
@@ -21,7 +27,8 @@ const CHECKED: &str = "shm,icrc";
 
 impl Default for Choice {
     fn default() -> Self {
-        Self { processes: 32, seed: 1, rounds: 5, links: LINKS.to_vec() }
+        let links = LINKS.to_vec();
+        Self { processes: 32, seed: 1, rounds: 5, links, ends: None, inside: false }
     }
 }
 
@@ -45,6 +52,8 @@ impl Choice {
         if let Some(seed) = arguments.opt_value_from_str("--seed")? {
             choice.seed = seed;
         }
+        choice.ends = arguments.opt_value_from_str("--ends")?;
+        choice.inside = arguments.contains(ends::INSIDE);
         if let Some(link) = arguments.opt_value_from_str::<_, String>("--link")? {
             let known = LINKS.into_iter().chain([CHECKED]).find(|known| *known == link);
             let Some(link) = known else { bail!("--link is shm, shm,icrc or udp, not {link}") };
@@ -55,8 +64,8 @@ impl Choice {
 }
 
 /// What CI runs: few, of whom each has a ring to each; another seed, where a look at rings is at stake;
-/// and so many that rings once failed.
-pub(crate) fn of_ci() -> [Choice; 4] {
+/// so many that rings once failed; and short programs.
+pub(crate) fn of_ci() -> [Choice; 5] {
     let few = Choice::default();
     let second = Choice { seed: 2, links: vec!["shm"], ..Choice::default() };
     [
@@ -64,11 +73,15 @@ pub(crate) fn of_ci() -> [Choice; 4] {
         second,
         Choice { processes: 130, ..Choice::default() },
         Choice { processes: 200, ..Choice::default() },
+        Choice { ends: Some(200), ..Choice::default() },
     ]
 }
 
 /// Runs the processes over each link, and shows what they have measured.
 pub(crate) fn run(choice: &Choice) -> Result<()> {
+    if let Some(programs) = choice.ends {
+        return ends::run(choice, programs);
+    }
     for link in &choice.links {
         let what =
             ["test", "--release", "--quiet", "--package", "ferroce-softnic", "--test", "nic"];

@@ -73,6 +73,7 @@ cargo xtask <command>
   crowd [--processes N] [--seed S]  processes all connected to each other, of which some stop or end
         [--link LINK]           over shm, shm,icrc or udp only
         [--rounds N]            after so many messages from each to each other
+        [--ends N]              instead: N short programs, half of them killed, and what they leave
   strangers                     what another user of the host tries, as root
   routed                        two hosts with a router between them, as root: source ports, marks, MTU
            --filter TEXT        the cases whose name contains TEXT

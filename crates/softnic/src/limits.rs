@@ -91,7 +91,7 @@ pub(crate) const SEND_WAIT_MS: i32 = 2;
 /// is lost. Switches take longer pauses for a fault. A NIC that ends waits as long for others to empty the
 /// rings that it has filled.
 pub(crate) const PAUSE_MAX: Span = Span::from_ms(200);
-/// The files of a device are removed when nobody has asked for them for so many days.
+/// The files of a device are removed when nobody has asked for them for so many days, or earlier (`host/device_files.rs`).
 pub(crate) const SYSFS_DAYS: u64 = 7;
 /// How long an acknowledgement may wait for a request to travel with.
 pub(crate) const ACK_DELAY: Span = Span::from_us(100);
@@ -122,6 +122,8 @@ pub(crate) const PUBLISH_INTERVAL: Span = Span::from_ms(10);
 pub(crate) const PUBLISH_CONTROL_INTERVAL: Span = Span::from_ms(100);
 /// A NIC that is opened looks at most this often for what others have left.
 pub(crate) const SWEEP_INTERVAL: Span = Span::from_ms(1_000);
+/// A file of a namespace in which nobody has a slot is left alone for so long.
+pub(crate) const ORPHAN_AGE: Span = Span::from_ms(60_000);
 /// How a slot is asked for while all seem to be taken: those of a namespace are while its files are removed.
 pub(crate) const SLOT_RETRY: Retry = Retry { tries: 20, pause: Span::from_ms(1) };
 /// Bytes of a name in the file of counters.

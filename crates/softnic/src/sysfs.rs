@@ -1,10 +1,10 @@
 //! The devices as files, as the kernel shows those that it knows in `/sys` and `/dev`.
 //!
 //! ```text
-//!   sys-<hash>/dev/infiniband/uverbs0 ─────────────► /dev/null
-//!             /sys/class/infiniband/ferroce0 ──────► devices/virtual/ferroce/0/infiniband/ferroce0
-//!             /sys/class/infiniband_verbs/uverbs0 ─► .../0/infiniband_verbs/uverbs0
-//!             /sys/devices/virtual/ferroce/0/net/eth0 ─► /sys/class/net/eth0
+//!   sys-<netns>-<hash>/dev/infiniband/uverbs0 ─────────────► /dev/null
+//!                     /sys/class/infiniband/ferroce0 ──────► devices/virtual/ferroce/0/infiniband/ferroce0
+//!                     /sys/class/infiniband_verbs/uverbs0 ─► .../0/infiniband_verbs/uverbs0
+//!                     /sys/devices/virtual/ferroce/0/net/eth0 ─► /sys/class/net/eth0
 //! ```
 //!
 //! Programs that look for a device there before they open it find nothing without a kernel driver.
@@ -12,14 +12,13 @@
 //! lead as they do in the kernel's. Nobody talks to the character device: being one, and open to
 //! the user, is all that is asked of it, so it is the one that everybody has.
 //!
-//! **Invariant:** a folder with this name is complete. It is made under another one, and renamed.
+//! **Invariant:** a folder with this name is complete. It is made under another one, and renamed. When it goes:
+//! `host/device_files.rs`.
 //!
 //! **Deliberately absent:** counters, which change: `ferroce counters` shows them.
 
-use core::hash::{Hash, Hasher};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, FileTimes};
-use std::hash::DefaultHasher;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -28,14 +27,11 @@ use std::time::SystemTime;
 use rdma::Gid;
 
 use crate::device::DeviceInfo;
-use crate::host::runtime;
-use crate::limits::SYSFS_DAYS;
+use crate::host::{device_files, runtime};
 
 /// The variable that names the folder to programs.
 pub const VARIABLE: &str = "FERROCE_SYSFS";
 
-/// What the names of these folders begin with.
-const PREFIX: &str = "sys-";
 /// The numbers of `/dev/null`.
 const NULL_DEVICE: &str = "1:3";
 
@@ -50,18 +46,18 @@ enum Entry {
 type Tree = BTreeMap<PathBuf, Entry>;
 
 /// Lays the devices out below the runtime directory of the user, unless they are there already,
-/// and returns the folder that stands for `/`. One that nobody has asked for in a week goes.
+/// and returns the folder that stands for `/`. Those that nobody needs any more go.
 ///
 /// # Errors
 /// There is no runtime directory, or it cannot be written to.
 pub fn lay_out(devices: &[DeviceInfo]) -> io::Result<PathBuf> {
     let runtime = runtime::directory()?;
     let now = SystemTime::now();
-    remove_old(&runtime, now);
+    device_files::remove_unused(&runtime, now);
     let tree = tree(devices);
-    let mut hasher = DefaultHasher::new();
-    tree.hash(&mut hasher);
-    let folder = runtime.join(format!("{PREFIX}{:016x}", hasher.finish()));
+    let lab = devices.iter().find_map(|device| device.lab.as_ref());
+    let namespace = lab.map_or_else(runtime::network_namespace, |site| site.namespace);
+    let folder = runtime.join(device_files::name(namespace, &tree));
     if !is_used(&folder, now) {
         make(&tree, &folder)?;
     }
@@ -91,30 +87,30 @@ fn is_used(folder: &Path, now: SystemTime) -> bool {
     File::open(folder).is_ok_and(|file| file.set_times(times).is_ok())
 }
 
-/// Removes folders that nobody has asked for in a long time. One that cannot be removed stays.
-fn remove_old(runtime: &Path, now: SystemTime) {
-    let Ok(entries) = fs::read_dir(runtime) else { return };
-    for entry in entries.flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        let modified = entry.metadata().and_then(|metadata| metadata.modified());
-        let age = modified.ok().and_then(|modified| now.duration_since(modified).ok());
-        if ours && age.is_some_and(|age| age.as_secs() > SYSFS_DAYS * 24 * 60 * 60) {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
-}
-
 fn make(tree: &Tree, folder: &Path) -> io::Result<()> {
     let making = folder.with_extension(std::process::id().to_string());
-    let made = write(tree, &making).and_then(|()| match fs::rename(&making, folder) {
-        // Somebody else was faster, with the same content.
-        Err(_) if folder.is_dir() => fs::remove_dir_all(&making),
-        renamed => renamed,
+    let made = hold(&making).and_then(|_held| {
+        write(tree, &making)?;
+        match fs::rename(&making, folder) {
+            // Somebody else was faster, with the same content.
+            Err(_) if folder.is_dir() => fs::remove_dir_all(&making),
+            renamed => renamed,
+        }
     });
     made.inspect_err(|_| {
         // What is left of it is removed when it is old, if not now.
         let _ = fs::remove_dir_all(&making);
     })
+}
+
+/// Makes a folder and holds its lock: whoever sees it unlocked may remove it.
+fn hold(folder: &Path) -> io::Result<File> {
+    // Of an earlier process with our ID, which was killed.
+    let _ = fs::remove_dir_all(folder);
+    fs::create_dir(folder)?;
+    let held = File::open(folder)?;
+    held.lock_shared()?;
+    Ok(held)
 }
 
 /// Files of the same content are one, so that a folder costs a few pages of memory.
@@ -237,7 +233,6 @@ fn words(octets: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use core::time::Duration;
     use std::os::unix::fs::FileTypeExt;
 
     use super::*;
@@ -248,7 +243,8 @@ mod tests {
 
     /// A folder of the runtime directory that no test and no program shares.
     fn scratch(what: &str) -> PathBuf {
-        let name = format!("{PREFIX}{what}-{}", std::process::id());
+        let namespace = runtime::network_namespace();
+        let name = device_files::name(namespace, &(what, std::process::id()));
         runtime::directory().unwrap().join(name)
     }
 
@@ -310,19 +306,5 @@ mod tests {
         let elsewhere = std::env::temp_dir().join(folder.file_name().unwrap());
         restore_at(&elsewhere, &[]).unwrap();
         assert!(!elsewhere.exists());
-    }
-
-    #[test]
-    fn a_folder_that_nobody_asks_for_goes_after_a_week() {
-        let week = Duration::from_secs(SYSFS_DAYS * 24 * 60 * 60);
-        let (old, recent) = (scratch("old"), scratch("recent"));
-        let now = SystemTime::now();
-        for (folder, age) in [(&old, week * 2), (&recent, week / 2)] {
-            make(&tree(&[]), folder).unwrap();
-            assert!(is_used(folder, now - age));
-        }
-        remove_old(&runtime::directory().unwrap(), now);
-        assert!(!old.exists() && recent.exists());
-        fs::remove_dir_all(recent).unwrap();
     }
 }

@@ -2,15 +2,18 @@
 //!
 //! ```text
 //!   counters/<process>-...          nobody holds its lock: its NIC has gone
+//!   making-counters-<slot>          nor its: it was killed before it had made that
 //!   stats-<process>                 nor its: `ferroce run --stats` has gone
 //!   slots-<netns>                   nobody holds any lock of it: all NICs of that network namespace have gone,
 //!   group-, ports-, credits-,       and with it go these
 //!   rings-, handover-<netns>-...
 //!   rings-, handover-<netns>-<slot>-...     nobody holds the lock of the slot
+//!   sys-<netns>-...                 see `device_files.rs`
 //! ```
 //!
-//! The last NIC of a namespace removes what is its namespace's. For one that was killed the next NIC of this user
-//! does, of whatever namespace, or `ferroce counters`. A NIC looks for it at most once in [`SWEEP_INTERVAL`].
+//! The last NIC of a namespace removes what is its namespace's, and what others have left. If it was killed, the next
+//! NIC of this user does, of whatever namespace, or `ferroce counters`. A NIC that is opened looks for it at most once
+//! in [`SWEEP_INTERVAL`].
 //!
 //! **Invariant:** nothing that somebody may come to use is removed: who removes the files of a namespace holds all
 //! locks of its slots, so nobody can have one; and who takes a slot looks afterwards whether the file is still there.
@@ -19,32 +22,42 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::SystemTime;
 
+use crate::host::device_files;
 use crate::host::mailbox::{HANDOVER, RINGS};
 use crate::host::run_folder::{self, PREFIX};
 use crate::host::runtime;
-use crate::limits::SWEEP_INTERVAL;
+use crate::limits::{ORPHAN_AGE, SWEEP_INTERVAL};
 use crate::sys;
 
 const SLOTS: &str = "slots";
 /// Of a namespace, beside its slots.
 const KINDS: [&str; 6] = ["group", "ports", "credits", "making", RINGS, HANDOVER];
+/// Counters that are not yet under their name.
+const MAKING_COUNTERS: &str = "making-counters-";
 /// Its time says when somebody last looked.
 const SWEPT: &str = "swept";
 
 /// Removes what nobody uses, in the directory of this user.
 pub(crate) fn sweep() {
     if let Some(directory) = runtime::existing() {
-        remove_counters(&directory);
-        for name in names(&directory).filter(|name| name.starts_with(PREFIX)) {
-            run_folder::remove_unattended(&directory.join(name));
-        }
-        for namespace in namespaces(&directory) {
-            if !remove_unused(&directory, namespace) {
-                let _ = remove_mailboxes(&directory, namespace);
-            }
+        sweep_in(&directory);
+    }
+}
+
+fn sweep_in(directory: &Path) {
+    remove_counters(directory);
+    for name in names(directory).filter(|name| name.starts_with(PREFIX)) {
+        run_folder::remove_unattended(&directory.join(name));
+    }
+    for namespace in namespaces(directory) {
+        if !remove_unused(directory, namespace) {
+            let _ = remove_mailboxes(directory, namespace);
         }
     }
+    remove_orphans(directory);
+    device_files::remove_unused(directory, SystemTime::now());
 }
 
 /// The same, unless that was just done.
@@ -56,10 +69,13 @@ pub(crate) fn sweep_if_due() {
     }
 }
 
-/// A NIC of `namespace` has gone: if it was the last, so does all that was theirs.
+/// A NIC of `namespace` has gone: if it was the last, so does all that was theirs. Perhaps nobody comes after it, so it
+/// takes along what others have left.
 pub(crate) fn left(namespace: u64) {
-    if let Some(directory) = runtime::existing() {
-        remove_unused(&directory, namespace);
+    if let Some(directory) = runtime::existing()
+        && remove_unused(&directory, namespace)
+    {
+        sweep_in(&directory);
     }
 }
 
@@ -67,9 +83,7 @@ fn is_due(directory: &Path) -> bool {
     let mark = directory.join(SWEPT);
     let is_due = runtime::is_older(&mark, SWEEP_INTERVAL) != Some(false);
     // Where the mark cannot be made, each NIC looks.
-    is_due
-        && File::create(mark)
-            .is_ok_and(|file| file.set_modified(std::time::SystemTime::now()).is_ok())
+    is_due && File::create(mark).is_ok_and(|file| file.set_modified(SystemTime::now()).is_ok())
 }
 
 /// Removes the files of counters of NICs that have gone.
@@ -77,6 +91,28 @@ fn remove_counters(directory: &Path) {
     let files = fs::read_dir(directory.join("counters")).into_iter().flatten().flatten();
     for path in files.map(|file| file.path()) {
         if File::open(&path).is_ok_and(|file| file.try_lock_shared().is_ok()) {
+            let _ = fs::remove_file(path);
+        }
+    }
+    for name in names(directory).filter(|name| name.starts_with(MAKING_COUNTERS)) {
+        let path = directory.join(name);
+        // One that was just made may not be locked yet.
+        let is_old = runtime::is_older(&path, SWEEP_INTERVAL) == Some(true);
+        if is_old && File::open(&path).is_ok_and(|file| file.try_lock_shared().is_ok()) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Removes files of namespaces that have no slots: whoever made them has none.
+fn remove_orphans(directory: &Path) {
+    let files: Vec<String> = names(directory).collect();
+    let with_slots = namespaces(directory);
+    for name in files {
+        let path = directory.join(&name);
+        let is_orphan =
+            namespace_of(&name).is_some_and(|namespace| !with_slots.contains(&namespace));
+        if is_orphan && runtime::is_older(&path, ORPHAN_AGE) == Some(true) {
             let _ = fs::remove_file(path);
         }
     }
@@ -249,7 +285,7 @@ mod tests {
         sweep();
         assert!(left.exists(), "it may not be locked yet");
         for folder in [attended.path(), &left] {
-            let made = std::time::SystemTime::now() - core::time::Duration::from_secs(60);
+            let made = SystemTime::now() - core::time::Duration::from_secs(60);
             File::open(folder).unwrap().set_modified(made).unwrap();
         }
         sweep();

@@ -2,6 +2,7 @@
 
 pub mod counters;
 pub(crate) mod credits;
+pub(crate) mod device_files;
 pub(crate) mod gid;
 pub(crate) mod handover;
 pub(crate) mod interfaces;

@@ -82,6 +82,16 @@ fn is_ours(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Numbers of labs, which are not those of network namespaces (`PROC_DYNAMIC_FIRST` of Linux).
+pub(crate) const LABS: core::ops::Range<u64> = 0x8000_0000..0xc000_0000;
+
+/// Removes a file, or a folder with what is in it. Somebody else may have done so.
+pub(crate) fn remove(path: &Path) {
+    if fs::remove_file(path).is_err() {
+        let _ = fs::remove_dir_all(path);
+    }
+}
+
 /// What tells this network namespace from others of the host.
 pub(crate) fn network_namespace() -> u64 {
     fs::metadata("/proc/self/ns/net").map_or(0, |metadata| metadata.ino())

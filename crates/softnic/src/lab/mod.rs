@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 use rdma::Mtu;
 
-use crate::host::runtime;
+use crate::host::runtime::{self, LABS};
 use crate::host::steering::is_ownable;
 use crate::{OpenError, SettingError};
 
@@ -49,8 +49,6 @@ pub const VERSION: u32 = 1;
 pub const CREDIT_BYTES: u64 = 128 << 10;
 /// Beginnings of the names of labs' sockets.
 const PREFIX: &str = "lab-";
-/// Numbers of labs, which are not those of network namespaces (`PROC_DYNAMIC_FIRST` of Linux).
-const NUMBERS: core::ops::Range<u64> = 0x8000_0000..0xc000_0000;
 
 /// A host of a lab, as its devices know it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,7 +99,7 @@ impl Found {
     /// That of a socket, if it is called as labs' sockets are.
     fn of(socket: &Path) -> Option<Self> {
         let (number, name) = socket.file_name()?.to_str()?.strip_prefix(PREFIX)?.split_once('-')?;
-        let namespace = number.parse().ok().filter(|number| NUMBERS.contains(number))?;
+        let namespace = number.parse().ok().filter(|number| LABS.contains(number))?;
         Some(Self { name: name.to_owned(), socket: socket.to_owned(), namespace })
     }
 
@@ -114,8 +112,7 @@ impl Found {
             let name = entry.file_name();
             let rest = name.to_str().and_then(|name| name.split_once(&part)).map(|(_, rest)| rest);
             if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-')) {
-                // Somebody else may have removed it.
-                let _ = std::fs::remove_file(entry.path());
+                runtime::remove(&entry.path());
             }
         }
     }
@@ -135,11 +132,9 @@ pub fn sweep() {
     for entry in entries {
         let name = entry.file_name();
         let numbers = name.to_str().into_iter().flat_map(|name| name.split('-'));
-        let lab =
-            numbers.filter_map(|part| part.parse().ok()).find(|number| NUMBERS.contains(number));
+        let lab = numbers.filter_map(|part| part.parse().ok()).find(|number| LABS.contains(number));
         if lab.is_some_and(|lab| !there.contains(&lab)) {
-            // Somebody else may have removed it.
-            let _ = std::fs::remove_file(entry.path());
+            runtime::remove(&entry.path());
         }
     }
 }
@@ -186,7 +181,7 @@ pub fn claim(name: &str) -> io::Result<Option<(Found, Listener)>> {
     if all().iter().any(|found| found.name == name) {
         return Ok(None);
     }
-    let number = NUMBERS.start + crate::sys::random()? % (NUMBERS.end - NUMBERS.start);
+    let number = LABS.start + crate::sys::random()? % (LABS.end - LABS.start);
     let socket = folder.join(format!("{PREFIX}{number}-{name}"));
     let listener = Listener::bind(&socket)?;
     Ok(Some((Found { name: name.to_owned(), socket, namespace: number }, listener)))
