@@ -45,7 +45,10 @@ pub(super) fn inputs<'e>(
             true => folder.join(own_name(path, &mut names)),
             false => folder.clone(),
         });
-        let switch = text.trim_start().starts_with('{');
+        // Some editors begin a file so.
+        let text = text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned);
+        let is_json = path.extension().is_some_and(|of| of.eq_ignore_ascii_case("json"));
+        let switch = is_json || text.trim_start().starts_with('{');
         let text = if switch { around(path, &text)? } else { text };
         let set = arguments.set.clone();
         Ok(Input { path: path.clone(), text, switch, set, extensions, output })

@@ -65,6 +65,25 @@ hint: --init takes what `show runningconfiguration all` says on a SONiC switch
 }
 
 #[test]
+fn a_file_called_json_is_read_as_such_whatever_is_in_it() {
+    let (folder, path) = switch();
+    let check =
+        || ferroce().current_dir(folder.path()).args(["sim", "--check", "switch.json"]).assert();
+    let text = fs::read_to_string(&path).unwrap();
+    // As editors of Windows write it.
+    fs::write(&path, format!("\u{feff}{text}")).unwrap();
+    check().success();
+    for text in ["", "[]", "title = \"no switch\""] {
+        fs::write(&path, text).unwrap();
+        check().code(125).stderr_eq(str![[r#"
+error: switch.json: line 1: the file: it is no JSON: [..]
+hint: expected an object of tables, as `show runningconfiguration all` prints it
+
+"#]]);
+    }
+}
+
+#[test]
 fn warnings_are_json_and_with_strict_an_error() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("late.toml");

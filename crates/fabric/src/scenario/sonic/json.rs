@@ -97,6 +97,8 @@ pub(super) fn read(
     text: &str,
     known: &[&'static str],
 ) -> Result<(Vec<Table>, Vec<String>), FileError> {
+    // Some editors begin a file so.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let members = serde_json::from_str::<Members<'_>>(text).map_err(|error| {
         // The line is said by us.
         let message = error.to_string();
