@@ -12,6 +12,7 @@ use std::time::Instant;
 use abi::{self, Plain, ibv_recv_wr, ibv_send_wr};
 use ibverbs::memory::mr::ibv_reg_mr;
 use ibverbs::rdmacm::abi::event;
+use ibverbs::rdmacm::queue_pair::ferroce_rdma_destroy_qp;
 use ibverbs::rdmacm::rsocket::closing::{ferroce_rclose, ferroce_rshutdown};
 use ibverbs::rdmacm::rsocket::direct::{ferroce_riomap, ferroce_riounmap, ferroce_riowrite};
 use ibverbs::rdmacm::rsocket::making::{
@@ -590,6 +591,32 @@ fn a_peer_that_breaks_the_protocol_loses_its_connection_and_no_other() {
     assert_eq!(victim.receive(&mut [0; 8], 0), Err(libc::ECONNRESET));
     assert_eq!(client.send(b"x", 0), Ok(1));
     assert_eq!(server.receive(&mut [0; 8], 0), Ok(1));
+}
+
+#[test]
+fn who_waits_for_a_peer_that_is_gone_notices_by_keeping_alive() {
+    let (listener, port) = Socket::listening();
+    let keeps = || {
+        let stranger = Stranger::new(port);
+        let victim = thread::scope(|scope| {
+            let accepted = scope.spawn(|| listener.accept().unwrap());
+            let greeting = stranger.greeting(stranger.key);
+            assert_eq!(stranger.connect(&greeting), event::ESTABLISHED);
+            accepted.join().unwrap()
+        });
+        victim.set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1).unwrap();
+        victim.set(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 1).unwrap();
+        // Its first message of all, which takes the stranger's only receive request.
+        assert_eq!(victim.ready(libc::POLLIN, 100), 0);
+        // SAFETY: a live id. Without its queue pair nobody answers any more.
+        unsafe { ferroce_rdma_destroy_qp(stranger.side.id) };
+        (stranger, victim)
+    };
+    let ((_one, reads), (_other, polls)) = (keeps(), keeps());
+    thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(reads.receive(&mut [0], 0), Err(libc::ETIMEDOUT)));
+        scope.spawn(|| assert_ne!(polls.ready(libc::POLLIN, 20_000) & libc::POLLERR, 0));
+    });
 }
 
 #[test]

@@ -21,8 +21,8 @@
 //! what it writes into our memory is read, never followed: addresses there are its own.
 //!
 //! **Absent:** datagrams (`SOCK_DGRAM` is `EOPNOTSUPP`), `AF_IB`, ancillary data, out-of-band data,
-//! keep-alive messages (the option can be set and does nothing), `SO_LINGER` other than that `rclose`
-//! waits until all is acknowledged, epoll sets of rsockets (`repoll_ctl` refuses them).
+//! keep-alive messages while no thread waits, `SO_LINGER` other than that `rclose` waits until all is
+//! acknowledged, epoll sets of rsockets (`repoll_ctl` refuses them).
 
 mod buffer;
 pub mod closing;

@@ -120,7 +120,12 @@ impl List<'_> {
             if count > 0 || is_over {
                 return Ok(count);
             }
-            sleep(&mut self.descriptors(&waker), deadline)?;
+            let idle = sockets.iter().filter_map(|socket| socket.lock().options.keep_idle()).min();
+            let asks = idle.and_then(|idle| Instant::now().checked_add(idle));
+            let wakes = [asks, deadline].into_iter().flatten().min();
+            if sleep(&mut self.descriptors(&waker), wakes)? == 0 {
+                sockets.iter().for_each(|socket| socket.keep_alive());
+            }
         }
     }
 }

@@ -110,6 +110,12 @@ impl Options {
         }
     }
 
+    /// How long nothing happens before the peer is asked whether it lives, if it is to be.
+    pub(super) fn keep_idle(&self) -> Option<Duration> {
+        let seconds = u64::try_from(self.keep_idle_seconds).ok().filter(|_| self.keeps_alive)?;
+        Some(Duration::from_secs(seconds))
+    }
+
     /// Those of a socket that a listener with these has accepted.
     pub(super) fn inherited(self) -> Self {
         Self { nonblocking: false, ..self }

@@ -20,6 +20,7 @@ use super::super::abi::event;
 use super::super::id::CmId;
 use super::super::{create, fetch};
 use super::greeting::Greeting;
+use super::message::Message;
 use super::settings::{self, Options};
 use super::stream::{End, Stream};
 use super::waiting::{Waiters, Waker, readable, sleep};
@@ -283,11 +284,29 @@ impl Socket {
             let mut descriptors = self.descriptors(&inner);
             descriptors.push(readable(waker.descriptor()));
             let nic = inner.stream.as_ref().map(|stream| stream.context.nic.stand_in());
+            let deadline =
+                inner.options.keep_idle().and_then(|idle| Instant::now().checked_add(idle));
             drop(inner);
             let _waiting = nic.as_ref().map(softnic::StandIn::waiting);
-            if let Err(error) = sleep(&mut descriptors, None) {
-                return so_far(count, error);
+            match sleep(&mut descriptors, deadline) {
+                Ok(0) => self.keep_alive(),
+                Ok(_) => {}
+                Err(error) => return so_far(count, error),
             }
+        }
+    }
+
+    /// Sends something that the peer's NIC has to acknowledge, unless that is waited for already.
+    pub(super) fn keep_alive(&self) {
+        let mut inner = self.lock();
+        if inner.options.keep_idle().is_none() {
+            return;
+        }
+        if let Ok(Some(stream)) = inner.ready()
+            && stream.is_open()
+            && stream.sending.is_done()
+        {
+            stream.tell(Message::KeepAlive);
         }
     }
 
