@@ -179,6 +179,9 @@ fn name(number: c_int) -> Option<&'static str> {
         libc::EADDRNOTAVAIL => "EADDRNOTAVAIL",
         libc::ENOTCONN => "ENOTCONN",
         libc::EBADF => "EBADF",
+        libc::ECONNREFUSED => "ECONNREFUSED",
+        libc::ENODEV => "ENODEV",
+        libc::ETIMEDOUT => "ETIMEDOUT",
         libc::EPERM => "EPERM",
         _ => return None,
     })

@@ -218,13 +218,25 @@ pub unsafe extern "C" fn ferroce_rconnect(
             Err(error) if error == Errno::AGAIN => Err(Errno::new(libc::EINPROGRESS)),
             result => result.map(drop),
         }
+        .map_err(explained)
     }))
+}
+
+/// The same error with its reason. librspreload connects by TCP then, without a word.
+fn explained(error: Errno) -> Errno {
+    match error.number {
+        libc::ECONNREFUSED => error.because("no rsocket listens there"),
+        libc::ETIMEDOUT => error.because("nobody answers there"),
+        libc::EOPNOTSUPP => error.because("who listens there is no rsocket"),
+        _ => error,
+    }
 }
 
 /// Asks the peer at `address` for a connection.
 fn begin(socket: &Socket, inner: &mut Inner, address: core::net::SocketAddr) -> Result<(), Errno> {
     let id = &socket.id;
-    resolve::resolve_addr(id, None, address)?;
+    let resolved = resolve::resolve_addr(id, None, address);
+    resolved.map_err(|error| error.because("no device reaches that address"))?;
     resolve::resolve_route(id)?;
     let stream = Stream::new(id, &inner.options.sizes)?;
     let greeting = stream.greeting().emit();

@@ -9,11 +9,14 @@
 //! The number is the descriptor of the id's event channel. It becomes readable when the connection
 //! manager has something to say, and is free again when the socket is closed.
 //!
-//! **Invariant:** a socket's lock is never held while its thread sleeps.
+//! **Invariant:** a socket's lock is never held while its thread sleeps. A forked child has none of its
+//! parent's sockets: their devices are the parent's.
 
+use core::cell::RefCell;
 use core::ffi::c_int;
+use core::mem;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::time::Instant;
 
 use super::super::abi::event;
@@ -28,7 +31,37 @@ use crate::connections::Queue;
 use crate::errno::Errno;
 use crate::sync::lock;
 
-static SOCKETS: Mutex<BTreeMap<c_int, Arc<Socket>>> = Mutex::new(BTreeMap::new());
+type Table = BTreeMap<c_int, Arc<Socket>>;
+
+static SOCKETS: Mutex<Table> = Mutex::new(Table::new());
+
+thread_local! {
+    /// What a thread that forks holds meanwhile, so that the child finds the table free.
+    static HELD: RefCell<Option<MutexGuard<'static, Table>>> = const { RefCell::new(None) };
+}
+
+/// Makes every later fork leave the child without sockets.
+fn guard_forks() {
+    extern "C" fn before() {
+        // A thread whose local storage is destroyed forks without the lock.
+        let _held = HELD.try_with(|held| held.replace(Some(lock(&SOCKETS))));
+    }
+    extern "C" fn of_parent() {
+        let _released = HELD.try_with(|held| held.replace(None));
+    }
+    extern "C" fn of_child() {
+        let held = HELD.try_with(|held| held.replace(None)).ok().flatten();
+        if let Some(mut sockets) = held {
+            // Nothing of them is ended: the connections are the parent's.
+            mem::forget(mem::take(&mut *sockets));
+        }
+    }
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the handlers take and release a lock and do not unwind.
+        unsafe { libc::pthread_atfork(Some(before), Some(of_parent), Some(of_child)) };
+    });
+}
 
 /// A socket.
 #[derive(Debug)]
@@ -100,6 +133,7 @@ pub(super) fn known(number: c_int) -> Option<Arc<Socket>> {
 
 /// Makes the socket of an id, with a channel of its own, known.
 pub(super) fn insert(id: Arc<CmId>, inner: Inner) -> Result<Arc<Socket>, Errno> {
+    guard_forks();
     let channel = id.lock().own_channel.clone();
     let queue = channel.map(|channel| Arc::clone(&channel.queue));
     let queue = queue.ok_or(Errno::invalid("the id has no channel of its own"))?;
@@ -130,7 +164,7 @@ impl Inner {
         match self.phase {
             Phase::New | Phase::Listening => Err(Errno::NOT_CONNECTED),
             Phase::Connecting | Phase::Accepting => Ok(None),
-            Phase::Refused => Err(match core::mem::take(&mut self.error) {
+            Phase::Refused => Err(match mem::take(&mut self.error) {
                 0 => Errno::NOT_CONNECTED,
                 error => Errno::new(error),
             }),
