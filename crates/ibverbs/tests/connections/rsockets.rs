@@ -563,9 +563,9 @@ fn a_peer_that_breaks_the_protocol_loses_its_connection_and_no_other() {
     let (listener, port) = Socket::listening();
     let (server, client) = Socket::pair(&listener, port);
     let data = |bytes: u32| bytes.to_be_bytes();
-    // More than the buffer has; more than it has left; a kind that is none, then too much.
+    // More than the buffer has, at once and after some that it has; a kind that is none, then too much.
     let table: [&[[u8; 4]]; 3] =
-        [&[data(1 << 28)], &[data(65_536), data(65_537)], &[[0x40, 0, 0, 0], data(0x1fff_ffff)]];
+        [&[data(1 << 28)], &[data(65_536), data(131_073)], &[[0x40, 0, 0, 0], data(0x1fff_ffff)]];
     for said in table {
         let stranger = Stranger::new(port);
         let victim = thread::scope(|scope| {
@@ -617,6 +617,27 @@ fn who_waits_for_a_peer_that_is_gone_notices_by_keeping_alive() {
         scope.spawn(|| assert_eq!(reads.receive(&mut [0], 0), Err(libc::ETIMEDOUT)));
         scope.spawn(|| assert_ne!(polls.ready(libc::POLLIN, 20_000) & libc::POLLERR, 0));
     });
+}
+
+#[test]
+fn a_forked_child_has_none_of_its_parents_sockets_and_ends_none() {
+    let (listener, port) = Socket::listening();
+    let (server, client) = Socket::pair(&listener, port);
+    // SAFETY: the child makes calls that are refused at once, and ends.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            let sent =
+                ferroce_rsend(client.0, b"x".as_ptr().cast(), 1, 0) == -1 && errno() == libc::EBADF;
+            let closed = ferroce_rclose(client.0) == -1 && errno() == libc::EBADF;
+            libc::_exit(if sent && closed { 0 } else { 1 });
+        }
+        let mut status = -1;
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+        assert_eq!(status, 0);
+    }
+    assert_eq!(client.send(b"x", 0), Ok(1));
+    assert_eq!(server.receive(&mut [0; 8], 0), Ok(1));
 }
 
 #[test]
