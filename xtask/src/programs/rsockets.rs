@@ -105,10 +105,10 @@ pub(super) fn preloaded(
         let mut flags = flags.to_vec();
         let stats = lab.folder().join(format!("{role}.json"));
         flags.extend(["--stats".to_owned(), stats.display().to_string()]);
-        let words = [&[PYTHON, &script, &number, lab.address()], more].concat();
-        let mut command = lab.run(&flags, &words);
-        command.env("LD_PRELOAD", library);
-        command
+        // As the book has it: `ferroce` itself keeps its sockets.
+        let preload = format!("LD_PRELOAD={library}:$LD_PRELOAD exec \"$@\"");
+        let shell = ["sh", "-c", &preload, "sh", PYTHON, &script, &number, lab.address()];
+        lab.run(&flags, &[&shell[..], more].concat())
     };
     let mut server = lab.start("server", command("server", &["server"]))?;
     if !server.listens_for_cm(port, deadline)? {
