@@ -3,7 +3,7 @@
     python3 tcp_echo.py PORT ADDRESS server
     python3 tcp_echo.py PORT ADDRESS
 
-Under `LD_PRELOAD=.../librspreload.so ferroce run` its bytes go over RDMA.
+Under `ferroce run`, with LD_PRELOAD=.../librspreload.so for the program, its bytes go over RDMA.
 """
 
 import select
