@@ -15,6 +15,8 @@
 //! that are in several version nodes: rustc's own script would remove the nodes, which `dlvsym` and
 //! the loader look for.
 
+use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
@@ -46,84 +48,105 @@ pub(crate) fn cm_library() -> PathBuf {
 /// Builds `dist/bin/ferroce` and the libraries of `dist/lib/ferroce`.
 pub(crate) fn run() -> Result<()> {
     build_library()?;
-    build_paths()?;
+    Libraries::ours().build_paths()?;
     build_binary()
 }
 
-/// Builds the verbs library, and that of connection management, which needs it.
-pub(crate) fn build_library() -> Result<()> {
-    run_command(cargo().args(["build", "--release", "--package", "ferroce-ibverbs"]))?;
-    let library = library();
-    make_parent(&library)?;
-    link(&library)?;
-    replace_link(SONAME, &library.with_file_name("libibverbs.so"))?;
-    println!("{}", library.display());
-    link_cm(&library)
+/// What the libraries are linked by, from what, and where they are put.
+pub(crate) struct Libraries {
+    pub(crate) compiler: OsString,
+    /// The static library that cargo has built.
+    pub(crate) archive: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
-/// Assembles the library of connection management, and links it with the other.
-fn link_cm(verbs: &Path) -> Result<()> {
-    let library = cm_library();
-    let folder = root().join("crates/ibverbs/rdmacm");
-    let fresh = library.with_extension("new");
-    run_command(
-        Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
-            .args(["-shared", "-nostdlib", "-o"])
-            .arg(&fresh)
-            .arg(format!("-Wl,-soname,{CM_SONAME}"))
-            .arg(format!("-Wl,--version-script={}", folder.join("rdmacm.map").display()))
-            .args(["-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,relro"])
-            .arg(folder.join("forward.S"))
-            .arg(verbs),
-    )?;
-    fs::rename(&fresh, &library).with_context(|| format!("cannot write {}", library.display()))?;
-    replace_link(CM_SONAME, &library.with_file_name("librdmacm.so"))?;
-    println!("{}", library.display());
-    Ok(())
-}
+impl Libraries {
+    /// Those of this machine.
+    fn ours() -> Self {
+        Self {
+            compiler: env::var_os("CC").unwrap_or_else(|| "cc".into()),
+            archive: target_dir().join("release/libibverbs.a"),
+            folder: dist_dir().join("lib/ferroce"),
+        }
+    }
 
-/// Links the static library into a shared one whose symbols have their versions.
-fn link(library: &Path) -> Result<()> {
-    let map = root().join("crates/ibverbs/verbs.map");
-    // A running program may have the library mapped: it is replaced, not overwritten.
-    let fresh = library.with_extension("new");
-    run_command(
-        Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
+    fn compiler(&self) -> Command {
+        Command::new(&self.compiler)
+    }
+
+    /// Links the verbs library, and that of connection management, which needs it.
+    pub(crate) fn link(&self) -> Result<()> {
+        fs::create_dir_all(&self.folder)
+            .with_context(|| format!("cannot make {}", self.folder.display()))?;
+        self.link_verbs()?;
+        replace_link(SONAME, &self.folder.join("libibverbs.so"))?;
+        self.link_cm()?;
+        replace_link(CM_SONAME, &self.folder.join("librdmacm.so"))
+    }
+
+    /// Links the static library into a shared one whose symbols have their versions.
+    fn link_verbs(&self) -> Result<()> {
+        let map = root().join("crates/ibverbs/verbs.map");
+        let mut command = self.compiler();
+        command
             .arg("-shared")
-            .arg("-o")
-            .arg(&fresh)
             .arg(format!("-Wl,-soname,{SONAME}"))
             .arg(format!("-Wl,--version-script={}", map.display()))
             .args(["-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,relro"])
             // Threads run in it and signal handlers point into it: it must stay mapped after dlclose.
             .arg("-Wl,-z,nodelete")
             .arg("-Wl,--whole-archive")
-            .arg(target_dir().join("release/libibverbs.a"))
+            .arg(&self.archive)
             .arg("-Wl,--no-whole-archive")
             .arg(root().join("crates/ibverbs/providers/private.S"))
-            .args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-lc"]),
-    )?;
-    fs::rename(&fresh, library).with_context(|| format!("cannot write {}", library.display()))
-}
+            .args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-lc"]);
+        self.write(SONAME, &mut command)
+    }
 
-fn build_paths() -> Result<()> {
-    let library = library().with_file_name(PATHS);
-    let fresh = library.with_extension("new");
-    run_command(
-        Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
+    /// Assembles the library of connection management, and links it with the other.
+    fn link_cm(&self) -> Result<()> {
+        let folder = root().join("crates/ibverbs/rdmacm");
+        let mut command = self.compiler();
+        command
+            .args(["-shared", "-nostdlib"])
+            .arg(format!("-Wl,-soname,{CM_SONAME}"))
+            .arg(format!("-Wl,--version-script={}", folder.join("rdmacm.map").display()))
+            .args(["-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,relro"])
+            .arg(folder.join("forward.S"))
+            .arg(self.folder.join(SONAME));
+        self.write(CM_SONAME, &mut command)
+    }
+
+    /// Builds the library that leads programs to the devices' files.
+    pub(crate) fn build_paths(&self) -> Result<()> {
+        let mut command = self.compiler();
+        command
             .args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"])
             // The compiler must not assume what functions of these names do.
             .args(["-fno-builtin", "-U_FORTIFY_SOURCE"])
             .args(["-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,relro"])
             .arg(format!("-Wl,-soname,{PATHS}"))
-            .arg("-o")
-            .arg(&fresh)
             .args(PATHS_SOURCES.map(|source| root().join("crates/ibverbs/preload").join(source)))
-            .args(["-lpthread", "-ldl"]),
-    )?;
-    fs::rename(&fresh, &library).with_context(|| format!("cannot write {}", library.display()))?;
-    println!("{}", library.display());
-    Ok(())
+            .args(["-lpthread", "-ldl"]);
+        self.write(PATHS, &mut command)
+    }
+
+    /// Has the command write one of them. A running program may have it mapped: it is replaced, not overwritten.
+    fn write(&self, name: &str, command: &mut Command) -> Result<()> {
+        let library = self.folder.join(name);
+        let fresh = library.with_extension("new");
+        run_command(command.arg("-o").arg(&fresh))?;
+        fs::rename(&fresh, &library)
+            .with_context(|| format!("cannot write {}", library.display()))?;
+        println!("{}", library.display());
+        Ok(())
+    }
+}
+
+/// Builds the verbs library, and that of connection management.
+pub(crate) fn build_library() -> Result<()> {
+    run_command(cargo().args(["build", "--release", "--package", "ferroce-ibverbs"]))?;
+    Libraries::ours().link()
 }
 
 fn build_binary() -> Result<()> {

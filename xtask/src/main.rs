@@ -1,5 +1,6 @@
 //! The project's own commands. `cargo xtask` alone lists them.
 
+mod aarch64;
 mod abi;
 mod bench;
 mod book;
@@ -66,6 +67,8 @@ cargo xtask <command>
   distributions                 the programs of other distributions, over our libraries, as root
            --full               every quick row of `programs`, not only some of each program
            --suite NAME         another one of Debian's
+  aarch64                       tests and programs of arm64, executed by qemu, as root
+           --pairs              only perftest; or --room wire, transport or softnic: only its tests
   storm [--seeds N] [--seed S]  engines on a network that does its worst, checked at each step
         [--jobs J]              on so many threads
         [--trace] [--pcap FILE] every event and packet of seed S
@@ -216,6 +219,12 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
             crowd::run(&choice)
         }
         "abi" => finish(arguments).and_then(|()| abi::run()),
+        "aarch64" => {
+            let choice = aarch64::Choice::parse(&mut arguments)?;
+            finish(arguments)?;
+            aarch64::prepare()?;
+            tally::require_all_passed(aarch64::run(&choice)?)
+        }
         other => bail!("no such command: {other}\n\n{USAGE}"),
     }
 }
