@@ -305,6 +305,9 @@ fn pair([at, from]: [&Lab; 2], port: &str, [server, client]: [Command; 2]) -> Re
     match client.status {
         Some(status) if status.success() => Ok(client.stdout),
         Some(status) => bail!("{status}: {}{}", client.stdout, client.stderr.trim_end()),
-        None => bail!("not finished within {} s", PATIENCE.as_secs()),
+        None => {
+            let printed = format!("{}{}", client.stdout, client.stderr);
+            bail!("not finished within {} s: {}", PATIENCE.as_secs(), printed.trim_end())
+        }
     }
 }
