@@ -32,8 +32,8 @@ and doctor.toml which findings are known and why. docs/book/doctor.md has all
 of it.
 
 Exit status: 0 when nothing is wrong, or notes only; 1 with a warning or an
-error (--fail-on), or a chain that breaks (--path); 125 when the folder cannot
-be read.";
+error (--fail-on), or a chain that breaks or is not known (--path); 125 when the
+folder cannot be read.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {

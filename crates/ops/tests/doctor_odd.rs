@@ -248,3 +248,95 @@ fn scratch(name: &str) -> PathBuf {
     fs::create_dir_all(&at).expect("a folder of ours");
     at
 }
+
+/// A healthy cluster with one file edited: the first of a text becomes another, or all of them.
+fn edited(path: &str, old: &str, new: &str, all: bool) -> Folder {
+    let mut folder = healthy();
+    edit(&mut folder, path, old, new, all);
+    folder
+}
+
+fn edit(folder: &mut Folder, path: &str, old: &str, new: &str, all: bool) {
+    let file = folder.files.iter_mut().find(|file| file.path == path).expect(path);
+    let text = String::from_utf8(file.bytes.clone()).expect("ours are UTF-8");
+    assert!(text.contains(old), "{path} has no {old:?}");
+    file.bytes = if all { text.replace(old, new) } else { text.replacen(old, new, 1) }.into();
+}
+
+/// The same with a table taken out.
+fn without_table(mut folder: Folder, path: &str, table: &str) -> Folder {
+    let file = folder.files.iter_mut().find(|file| file.path == path).expect(path);
+    let mut value: serde_json::Value = serde_json::from_slice(&file.bytes).expect("JSON");
+    value.as_object_mut().expect("an object").remove(table).expect(table);
+    file.bytes = format!("{value:#}").into();
+    folder
+}
+
+/// One port that makes no sense among others that do is said with its line; the others are judged.
+#[test]
+fn a_port_that_makes_no_sense_is_an_error_with_its_line() {
+    for wrong in ["3-4", "abc", "3,4,9", "3 4"] {
+        let new = format!("\"pfc_enable\": \"{wrong}\"");
+        let folder = edited("tor-1/config_db.json", "\"pfc_enable\": \"3,4\"", &new, false);
+        let diagnosis = Diagnosis::of(&folder, None, None);
+        let [finding] = diagnosis.findings.as_slice() else { panic!("{:#?}", diagnosis.findings) };
+        assert_eq!((finding.rule.id(), finding.device.as_str()), ("FD000", "tor-1"), "{wrong}");
+        assert_eq!(diagnosis.worst(), Some(ops::doctor::Severity::Error));
+        assert!(finding.text.contains("pfc_enable"), "{}", finding.text);
+        let text = String::from_utf8(
+            folder.file("tor-1/config_db.json").expect("it is there").bytes.clone(),
+        );
+        let text = text.expect("ours are UTF-8");
+        let line = text.lines().position(|line| line.contains(&new)).map(|at| at + 1);
+        assert_eq!(finding.places[0].line, line, "{wrong}");
+        let (told, breaks) = ops::doctor::path(&diagnosis, "h0", "h6", None).expect("a path");
+        assert!(breaks > 0 && !told.contains("is lossless at every hop"), "{told}");
+        assert!(told.contains("NOT KNOWN: what Ethernet"), "{told}");
+        assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+    }
+}
+
+/// Tables that refer to nothing are said, and what does not depend on them is still judged.
+#[test]
+fn tables_that_make_no_sense_are_said_and_the_rest_of_the_switch_is_judged() {
+    let at = "tor-4/config_db.json";
+    let no_profile = ("\"profile\": \"pg_lossless_100000_5m_profile\"", "\"profile\": \"NOPE\"");
+    let no_wred = ("\"wred_profile\": \"AZURE_LOSSLESS\"", "\"wred_profile\": \"NOPE\"");
+    for (folder, words) in [
+        (edited(at, no_profile.0, no_profile.1, false), "there is no BUFFER_PROFILE \"NOPE\""),
+        (edited(at, no_wred.0, no_wred.1, false), "there is no WRED_PROFILE \"NOPE\""),
+        (edited(at, no_wred.0, no_wred.1, true), "there is no WRED_PROFILE \"NOPE\""),
+        (without_table(healthy(), at, "BUFFER_PROFILE"), "there is no BUFFER_PROFILE"),
+        (without_table(healthy(), at, "WRED_PROFILE"), "there is no WRED_PROFILE"),
+    ] {
+        let all = found(&folder);
+        assert!(
+            !all.is_empty() && all.iter().all(|said| said.starts_with("FD000 tor-4: ")),
+            "{words}: {all:#?}"
+        );
+        assert!(all.iter().all(|said| said.contains(words)), "{words}: {all:#?}");
+        // A DSCP that leads to the wrong class is found beside it.
+        let mut folder = folder;
+        edit(&mut folder, at, "\"26\": \"3\"", "\"26\": \"1\"", false);
+        let all = found(&folder);
+        assert!(all.iter().any(|said| said.starts_with("FD004 tor-4")), "{words}: {all:#?}");
+    }
+    // guo16, 6.2 does not go away with a profile for marks.
+    let at_example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/cluster");
+    let mut cluster = Folder::read(&at_example).expect("the example is in the repository");
+    edit(&mut cluster, at, no_wred.0, no_wred.1, true);
+    let all = found(&cluster);
+    assert!(all.iter().any(|said| said.starts_with("FD007 tor-4")), "{all:#?}");
+    assert!(all.iter().any(|said| said.starts_with("FD000 tor-4")), "{all:#?}");
+}
+
+/// A map of its own for one port is no mistake.
+#[test]
+fn ports_with_maps_of_their_own_are_understood() {
+    let old = "\"DSCP_TO_TC_MAP\": {";
+    let new = "\"DSCP_TO_TC_MAP\": {\"OTHER\": {\"26\": \"3\", \"48\": \"6\", \"1\": \"2\"},";
+    let mut folder = edited("tor-1/config_db.json", old, new, false);
+    let at = "\"dscp_to_tc_map\": \"AZURE\"";
+    edit(&mut folder, "tor-1/config_db.json", at, "\"dscp_to_tc_map\": \"OTHER\"", false);
+    assert_eq!(found(&folder), Vec::<String>::new());
+}

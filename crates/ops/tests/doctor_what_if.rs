@@ -87,3 +87,27 @@ fn what_cannot_be_simulated_is_said_with_a_hint() {
     let error = Trial::new(&diagnosis, WhatIf::Storm, Some("h99"), 8).unwrap_err().to_string();
     assert!(error.contains("\"h99\"") && error.contains("hint: there are h0, h1"), "{error}");
 }
+
+/// What of a switch is not understood is assumed, and said.
+#[test]
+fn a_switch_that_is_not_understood_is_assumed_and_said() {
+    for (old, new, words) in [
+        (
+            "\"pfc_enable\": \"3,4\"",
+            "\"pfc_enable\": \"3-4\"",
+            "assumed: tor-1: Ethernet0 cannot be",
+        ),
+        ("\"AZURE_LOSSLESS\"\n", "\"NOPE\"\n", "assumed: tor-1: ECN marks of Ethernet0"),
+        ("pg_lossless_100000_5m_profile\"\n", "NOPE\"\n", "assumed: tor-1: buffers of Ethernet0"),
+    ] {
+        let mut folder = folder("cluster-healthy");
+        let file = folder.files.iter_mut().find(|file| file.path == "tor-1/config_db.json");
+        let file = file.expect("it is there");
+        let config = String::from_utf8(file.bytes.clone()).expect("ours are UTF-8");
+        assert!(config.contains(old), "{old}");
+        file.bytes = config.replacen(old, new, 1).into();
+        let (trial, draws) = drawn(&folder, WhatIf::Storm, Some("h2"), 1);
+        let told = text(&trial, &draws, "cluster");
+        assert!(told.contains(words) && told.contains("(FD000)"), "{told}");
+    }
+}

@@ -12,7 +12,7 @@ use fabric::switch::config::Trust;
 use fabric::topology::next_hops;
 
 use super::Diagnosis;
-use super::cluster::{Cluster, Node, Trusted};
+use super::cluster::{Cluster, Node, Part, Trusted};
 use super::report::{harmless, wrapped};
 use super::rules::{Traffic, at_host, cnp_dscps};
 use super::wiring::Wiring;
@@ -54,8 +54,8 @@ impl fmt::Display for NoPath {
 
 impl core::error::Error for NoPath {}
 
-/// The path of `dscp` between two hosts and back, with the CNPs and ACKs that answer it, for a terminal; and how often
-/// it breaks. Without a DSCP, that of the data.
+/// The path of `dscp` between two hosts and back, with the CNPs and ACKs that answer it, for a terminal; and at how
+/// many places it breaks or is not known. Without a DSCP, that of the data.
 ///
 /// # Errors
 /// [`NoPath`].
@@ -78,7 +78,7 @@ pub fn path(
     }
     let traffic = Traffic::of(cluster, &diagnosis.desired);
     let data = dscp.or(traffic.data.first().copied()).unwrap_or(26);
-    let mut told = Told { text: String::new(), breaks: 0 };
+    let mut told = Told { text: String::new(), breaks: 0, unknown: 0 };
     let forth =
         route(cluster, &wiring, a, b).ok_or_else(|| NoPath::NoLink(from.into(), to.into()))?;
     let back =
@@ -104,17 +104,29 @@ pub fn path(
             2,
         ),
     }
-    let breaks = told.breaks;
+    let places = |count: usize| match count {
+        1 => "1 place".to_owned(),
+        _ => format!("{count} places"),
+    };
+    let (breaks, unknown) = (told.breaks, told.unknown);
     told.line(
-        &match breaks {
-            0 => format!("DSCP {data} is lossless at every hop, both ways"),
-            1 => "the chain breaks at 1 place".to_owned(),
-            _ => format!("the chain breaks at {breaks} places"),
+        &match (breaks, unknown) {
+            (0, 0) => format!("DSCP {data} is lossless at every hop, both ways"),
+            (0, _) => format!(
+                "whether DSCP {data} is lossless is not known at {}; elsewhere it is",
+                places(unknown)
+            ),
+            (_, 0) => format!("the chain breaks at {}", places(breaks)),
+            _ => format!(
+                "the chain breaks at {}, and is not known at {}",
+                places(breaks),
+                places(unknown)
+            ),
         },
         0,
         2,
     );
-    Ok((harmless(&told.text), breaks))
+    Ok((harmless(&told.text), breaks + unknown))
 }
 
 /// A hop: a node with the ports by which packets come and leave.
@@ -164,6 +176,8 @@ fn route(cluster: &Cluster, wiring: &Wiring, from: u32, to: u32) -> Option<Vec<H
 struct Told {
     text: String,
     breaks: usize,
+    /// Hops of which it is not known whether they break.
+    unknown: usize,
 }
 
 impl Told {
@@ -174,6 +188,11 @@ impl Told {
     fn broken(&mut self, words: &str) {
         self.breaks += 1;
         self.line(&format!("BREAKS: {words}"), 6, 14);
+    }
+
+    fn not_known(&mut self, words: &str) {
+        self.unknown += 1;
+        self.line(&format!("NOT KNOWN: {words}"), 6, 17);
     }
 
     /// Every hop of a way, with what it makes of a DSCP that is to be lossless.
@@ -206,6 +225,7 @@ impl Told {
         let Some((interface, at)) = interface.and_then(|own| Some((own, at_host(own, dscp)?)))
         else {
             self.line(&format!("{place}: no file says its priorities"), 2, 6);
+            self.unknown += usize::from(lossless);
             *leaving = None;
             return;
         };
@@ -248,6 +268,12 @@ impl Told {
         {
             self.pause(&before, stops, name, at.priority);
         }
+        if lossless && at.pfc.is_none() {
+            self.not_known("no file says which priorities have PFC");
+        }
+        if lossless && interface.trust.is_none() {
+            self.not_known("no file says whether DSCP or PCP is trusted");
+        }
         if lossless && at.pfc == Some(false) {
             self.broken(&format!("no pause of priority {} is sent or obeyed here", at.priority));
         }
@@ -272,8 +298,15 @@ impl Told {
         };
         let port = |port: &Option<String>| port.clone().unwrap_or_default();
         let (comes, leaves) = (port(&hop.comes), port(&hop.leaves));
-        let (Some(ingress), Some(egress)) = (qos(&hop.comes), qos(&hop.leaves)) else {
+        let (ingress, egress) = (qos(&hop.comes), qos(&hop.leaves));
+        let (Some(ingress), Some(egress)) = (&ingress, &egress) else {
+            let odd: Vec<&str> = [(&hop.comes, ingress.is_none()), (&hop.leaves, egress.is_none())]
+                .into_iter()
+                .filter(|(_, odd)| *odd)
+                .filter_map(|(port, _)| port.as_deref())
+                .collect();
             self.line(&format!("{name}: its file is not understood"), 2, 6);
+            self.not_known(&format!("what {} does with packets (FD000)", odd.join(" and ")));
             *leaving = None;
             return;
         };
@@ -281,7 +314,9 @@ impl Told {
         let group = ingress.group(class);
         let own = ingress.group_config(group);
         let by = if ingress.trust() == Trust::Pcp { "PCP 0 -> " } else { "" };
+        let buffers = ingress.knows(Part::Buffers);
         let headroom = match own.headroom_bytes {
+            _ if !buffers => ", headroom not known".to_owned(),
             Some(bytes) => format!(", headroom {}", super::rules::bytes(u64::from(bytes))),
             None => ", headroom computed".to_owned(),
         };
@@ -295,6 +330,9 @@ impl Told {
             && lossless
         {
             self.pause(&before, stops, name, ingress.priority(group));
+        }
+        if lossless && own.lossless && !buffers {
+            self.not_known(&format!("whether {comes} has headroom (FD000)"));
         }
         if lossless && !own.lossless {
             self.broken(&format!("PG {group} never pauses: what does not fit is dropped"));
@@ -310,6 +348,7 @@ impl Told {
             false => format!("stopped by priority {}", stopped.join(", ")),
         };
         let marks = match egress.queue_config(queue).ecn {
+            _ if !egress.knows(Part::Marks) => "marks are not known (FD000)".to_owned(),
             Some(ecn) => {
                 format!("marks from {} bytes", super::rules::bytes(u64::from(ecn.min_bytes)))
             }

@@ -20,7 +20,7 @@ pub use host::{Gid, Host, Interface, Job, Known, Rdma};
 pub(super) use links::without_domain;
 pub use links::{End, Link, Node};
 pub(super) use switch::of_ports;
-pub use switch::{Port, Qos, Switch};
+pub use switch::{Part, Port, Qos, Switch};
 
 /// Everything that is there.
 #[derive(Clone, Debug, Default)]

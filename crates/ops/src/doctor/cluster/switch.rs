@@ -1,5 +1,6 @@
 //! A switch: its `config_db.json`, and what that means for each port.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -73,6 +74,70 @@ pub struct Port {
 pub struct Qos {
     config: Arc<SwitchConfig>,
     local: u16,
+    /// By [`Part`], a bit for each that is not understood.
+    unknown: u8,
+}
+
+/// Tables that can be left out where they make no sense, so that the others are still judged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// Headroom, alpha and pools.
+    Buffers,
+    /// Whether and when queues mark.
+    Marks,
+    /// PFC watchdogs.
+    Watchdogs,
+    /// How long queues may be, which is simulated and not judged.
+    Queues,
+}
+
+impl Part {
+    /// All, with their tables.
+    const ALL: [(Self, &[&str]); 4] = [
+        (
+            Self::Buffers,
+            &[
+                "BUFFER_PG",
+                "BUFFER_POOL",
+                "BUFFER_PROFILE",
+                "BUFFER_QUEUE",
+                "DEFAULT_LOSSLESS_BUFFER_PARAMETER",
+            ],
+        ),
+        (Self::Marks, &["QUEUE", "SCHEDULER", "WRED_PROFILE"]),
+        (Self::Watchdogs, &["PFC_WD"]),
+        (Self::Queues, &["BUFFER_QUEUE"]),
+    ];
+
+    /// In a sentence.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Buffers => "buffers",
+            Self::Marks => "ECN marks",
+            Self::Watchdogs => "watchdogs",
+            Self::Queues => "limits of queues",
+        }
+    }
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
+    /// What a message is about, by the table that it begins with; the smallest part that has it.
+    fn of(message: &str) -> Option<Self> {
+        let table = message.split(['|', ',', ':']).next()?;
+        let mut with = Self::ALL.iter().rev().filter(|(_, tables)| tables.contains(&table));
+        with.next().map(|(part, _)| *part)
+    }
+
+    /// A file without the tables of these parts, each line where it was.
+    fn without(text: &str, parts: u8) -> String {
+        let left_out = Self::ALL.iter().filter(|(part, _)| parts & part.bit() != 0);
+        let names = left_out.flat_map(|(_, tables)| tables.iter());
+        names.fold(text.to_owned(), |text, name| {
+            text.replace(&format!("\"{name}\""), &format!("\"not understood: {name}\""))
+        })
+    }
 }
 
 impl Qos {
@@ -112,6 +177,16 @@ impl Qos {
     /// The queue that a received pause of a priority stops.
     pub fn stopped(&self, priority: u8) -> u8 {
         self.config.priority_to_queue[usize::from(priority & 7)] & 7
+    }
+
+    /// Whether the tables of a part are understood.
+    pub fn knows(&self, part: Part) -> bool {
+        self.unknown & part.bit() == 0
+    }
+
+    /// The parts that are not.
+    pub fn unknown(&self) -> impl Iterator<Item = Part> {
+        Part::ALL.into_iter().map(|(part, _)| part).filter(|part| !self.knows(*part))
     }
 
     /// The settings of a priority group.
@@ -201,18 +276,20 @@ impl Switch {
         self.file = file.path.clone();
         self.modified = file.modified;
         let text = file.text();
+        let foreign = vendor(&text);
+        let path = &file.path;
         let wrong = |name: &str, error: &FileError| {
-            if let Some(vendor) = vendor(&text) {
-                let what = format!("{} is a configuration of {vendor}.", file.path);
+            if let Some(vendor) = foreign {
+                let what = format!("{path} is a configuration of {vendor}.");
                 let hint = "of switches, SONiC's config_db.json is read";
-                return Finding::not_understood(name, Place::of(&file.path), what, hint);
+                return Finding::not_understood(name, Place::of(path), what, hint);
             }
             let (what, hint) = error.words();
             let what = match what.strip_prefix("the file: ") {
-                Some(rest) => format!("{}: {rest}", file.path),
+                Some(rest) => format!("{path}: {rest}"),
                 None => what.to_owned(),
             };
-            let place = Place::new(&file.path, error.line());
+            let place = Place::new(path, error.line());
             let hint = hint.unwrap_or("compare it with `show runningconfiguration all`");
             Finding::not_understood(name, place, format!("{what}."), hint)
         };
@@ -237,12 +314,15 @@ impl Switch {
             return;
         }
         self.ports = self.read_ports();
-        let db = match ConfigDb::parse(&text) {
-            Ok(db) => db,
-            Err(error) => return findings.push(wrong(&self.name, &error)),
-        };
-        if let Err(error) = self.understand(&db) {
-            findings.push(wrong(&self.name, &error));
+        for of in same(&self.understand(&text)) {
+            let mut finding = wrong(&self.name, of[0]);
+            if foreign.is_none() && of.len() > 1 {
+                let more = of.len() - 1;
+                let places = if more == 1 { "place" } else { "places" };
+                finding.text += &format!(" So it is at {more} other {places}.");
+                finding.places.extend(of[1..].iter().map(|error| Place::new(path, error.line())));
+            }
+            findings.push(finding);
         }
     }
 
@@ -276,8 +356,20 @@ impl Switch {
         ports
     }
 
-    /// What the file means for each port.
-    fn understand(&mut self, db: &ConfigDb) -> Result<(), FileError> {
+    /// What the file means for each port, and what of it makes no sense.
+    fn understand(&mut self, text: &str) -> Vec<FileError> {
+        let mut errors = Vec::new();
+        let mut unknown = 0;
+        let whole = loop {
+            let error = match ConfigDb::parse(&Part::without(text, unknown)) {
+                Ok(db) => break db,
+                Err(error) => error,
+            };
+            let part = Part::of(error.words().0).filter(|part| unknown & part.bit() == 0);
+            errors.push(error);
+            let Some(part) = part else { return errors };
+            unknown |= part.bit();
+        };
         let base = SwitchConfig::default();
         let names: Vec<String> = self.ports.iter().map(|port| port.name.clone()).collect();
         let links: Vec<Cables> = self.ports.iter().map(cables).collect();
@@ -285,34 +377,36 @@ impl Switch {
             |entry: &&Entry| entry.field("type").is_some_and(|of| of.value != "egress");
         // A switch without PFC may have no pool at all.
         let mut pools = self.entries("BUFFER_POOL").iter().filter(is_ingress).peekable();
-        let known = pools.peek().is_some() && pools.all(|entry| entry.field("size").is_some());
+        let known = unknown & Part::Buffers.bit() == 0
+            && pools.peek().is_some()
+            && pools.all(|entry| entry.field("size").is_some());
         let buffer = (!known).then_some(UNKNOWN_POOL_BYTES);
-        match db.switch(&links, Some(&names), buffer, &base) {
+        match whole.switch(&links, Some(&names), buffer, &base) {
             Ok((config, _)) => {
                 let config = Arc::new(config);
                 for (local, port) in (0..).zip(&mut self.ports) {
-                    port.qos = Some(Qos { config: Arc::clone(&config), local });
+                    port.qos = Some(Qos { config: Arc::clone(&config), local, unknown });
                 }
             }
             // A simulated switch has one set of maps; here each port may have its own.
             Err(first) => {
-                let mut any = false;
+                let of_whole = errors.len();
+                let mut dbs = BTreeMap::from([(unknown, Ok(whole))]);
                 for (port, link) in self.ports.iter_mut().zip(&links) {
-                    let names = [port.name.clone()];
-                    let made = db.switch(core::slice::from_ref(link), Some(&names), buffer, &base);
-                    let Ok((config, _)) = made else { continue };
-                    any = true;
-                    port.qos = Some(Qos { config: Arc::new(config), local: 0 });
+                    port.qos = alone(text, port, link, (unknown, buffer), &mut dbs, &mut errors);
                 }
-                if !any {
-                    return Err(first);
+                // Together they may ask for what none asks for by itself.
+                let is_of_maps = first.words().0.contains("its maps differ from those of");
+                let none = self.ports.iter().all(|port| port.qos.is_none());
+                if (known || none) && errors.len() == of_whole && !is_of_maps {
+                    errors.push(first);
                 }
             }
         }
         if known {
             self.shared_bytes = self.shared();
         }
-        Ok(())
+        errors
     }
 
     /// What groups share.
@@ -390,6 +484,53 @@ impl Switch {
     pub(in crate::doctor) fn place(&self, line: usize) -> Place {
         Place::new(&self.file, line)
     }
+}
+
+/// A port by itself; what of the file makes no sense for it is left out, and said.
+fn alone(
+    text: &str,
+    port: &Port,
+    link: &Cables,
+    (mut unknown, buffer): (u8, Option<u32>),
+    dbs: &mut BTreeMap<u8, Result<ConfigDb, FileError>>,
+    errors: &mut Vec<FileError>,
+) -> Option<Qos> {
+    let (links, names) = ([*link], [port.name.clone()]);
+    loop {
+        let db = dbs.entry(unknown);
+        let db = db.or_insert_with(|| ConfigDb::parse(&Part::without(text, unknown)));
+        let buffer = match unknown & Part::Buffers.bit() {
+            0 => buffer,
+            _ => Some(UNKNOWN_POOL_BYTES),
+        };
+        let made = match db {
+            Ok(db) => db.switch(&links, Some(&names), buffer, &SwitchConfig::default()),
+            Err(error) => Err(error.clone()),
+        };
+        let error = match made {
+            Ok((config, _)) => return Some(Qos { config: Arc::new(config), local: 0, unknown }),
+            Err(error) => error,
+        };
+        let part = Part::of(error.words().0).filter(|part| unknown & part.bit() == 0);
+        if !errors.contains(&error) {
+            errors.push(error);
+        }
+        unknown |= part?.bit();
+    }
+}
+
+/// Errors that say the same of several places: `TABLE|key, field: what`.
+fn same(errors: &[FileError]) -> Vec<Vec<&FileError>> {
+    let mut all: Vec<((&str, &str), Vec<&FileError>)> = Vec::new();
+    for error in errors {
+        let (place, what) = error.words().0.split_once(": ").unwrap_or_default();
+        let key = (place.split('|').next().unwrap_or_default(), what);
+        match all.iter_mut().find(|(other, _)| !what.is_empty() && *other == key) {
+            Some((_, of)) => of.push(error),
+            None => all.push((key, vec![error])),
+        }
+    }
+    all.into_iter().map(|(_, of)| of).collect()
 }
 
 /// What is at a port, as the file says: 100 Gb/s and 5 m if it does not.

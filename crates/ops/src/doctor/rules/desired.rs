@@ -5,7 +5,7 @@
 use fabric::switch::config::{Threshold, Trust, WatchdogAction, alpha_of};
 
 use super::{Look, about_switch, alike};
-use crate::doctor::cluster::{Host, Port, Qos, Switch};
+use crate::doctor::cluster::{Host, Part, Port, Qos, Switch};
 use crate::doctor::desired::{About, Settings, raw};
 use crate::doctor::finding::{Difference, Finding, Place, Rule, several};
 use crate::doctor::rules::peers;
@@ -308,7 +308,15 @@ fn distinct(values: impl Iterator<Item = String>) -> Option<String> {
 
 /// By value, the ports of a switch that have another than is wanted.
 fn odd<'a>(switch: &'a Switch, wanted: &Wanted) -> Vec<(String, Vec<&'a str>)> {
-    let own = switch.judged().filter_map(|(port, qos)| {
+    let understood = switch.judged().filter(|(_, qos)| match wanted.rule {
+        Rule::AlphaDiffers | Rule::Headroom => qos.knows(Part::Buffers),
+        Rule::MarksAfterPauses => qos.knows(Part::Marks),
+        Rule::NoWatchdog | Rule::WatchdogLate | Rule::WatchdogBelowPoll => {
+            qos.knows(Part::Watchdogs)
+        }
+        _ => true,
+    });
+    let own = understood.filter_map(|(port, qos)| {
         let value = (wanted.of)(switch, port, qos)?;
         (value != wanted.value).then_some((value, port.name.as_str()))
     });

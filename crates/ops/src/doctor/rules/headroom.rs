@@ -11,7 +11,7 @@ use fabric::topology::propagation;
 use rdma::Span;
 
 use super::{Look, alike, bytes};
-use crate::doctor::cluster::{Port, Switch};
+use crate::doctor::cluster::{Part, Port, Switch};
 use crate::doctor::finding::{Finding, Rule, Severity, several};
 
 /// Ethernet, VLAN, IPv4, UDP, BTH, RETH, ICRC and FCS around a payload.
@@ -35,7 +35,7 @@ pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
 
 fn small(switch: &Switch, lossless_mtu: u32, findings: &mut Vec<Finding>) {
     let mut found = Vec::new();
-    for (port, qos) in switch.judged() {
+    for (port, qos) in switch.judged().filter(|(_, qos)| qos.knows(Part::Buffers)) {
         for group in qos.lossless() {
             // Without a number the switch computes it, and so do we.
             let Some(own) = qos.group_config(group).headroom_bytes.map(u64::from) else { continue };

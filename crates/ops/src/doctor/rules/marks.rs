@@ -6,7 +6,7 @@ use fabric::switch::config::{EcnConfig, Threshold};
 
 use super::peers::words;
 use super::{Look, alike, bytes};
-use crate::doctor::cluster::{Qos, Switch};
+use crate::doctor::cluster::{Part, Qos, Switch};
 use crate::doctor::finding::{Finding, Rule, several};
 
 pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
@@ -27,15 +27,17 @@ fn lossless_queues(qos: &Qos) -> BTreeSet<(u8, u8)> {
 #[derive(Clone, PartialEq, Debug)]
 struct Way {
     ecn: Option<EcnConfig>,
-    threshold: Threshold,
+    /// If it is understood.
+    threshold: Option<Threshold>,
 }
 
 fn queues(switch: &Switch, findings: &mut Vec<Finding>) {
     let mut all = Vec::new();
-    for (port, qos) in switch.judged() {
+    for (port, qos) in switch.judged().filter(|(_, qos)| qos.knows(Part::Marks)) {
         for (queue, group) in lossless_queues(qos) {
             let ecn = qos.queue_config(queue).ecn;
-            let threshold = qos.group_config(group).threshold;
+            let known = qos.knows(Part::Buffers);
+            let threshold = known.then(|| qos.group_config(group).threshold);
             all.push((Way { ecn, threshold }, (queue, port.name.as_str())));
         }
     }
@@ -94,8 +96,10 @@ fn queues(switch: &Switch, findings: &mut Vec<Finding>) {
             );
             continue;
         };
-        let Some(shared) = switch.shared_bytes else { continue };
-        let alone = way.threshold.xoff_bytes(shared, 1);
+        let (Some(shared), Some(threshold)) = (switch.shared_bytes, way.threshold) else {
+            continue;
+        };
+        let alone = threshold.xoff_bytes(shared, 1);
         if u64::from(ecn.min_bytes) >= alone {
             let text = format!(
                 "{which} {} from {} bytes, and one sender is paused at {} of {} shared, by {}.",
@@ -103,7 +107,7 @@ fn queues(switch: &Switch, findings: &mut Vec<Finding>) {
                 bytes(u64::from(ecn.min_bytes)),
                 bytes(alone),
                 bytes(shared),
-                words(&[way.threshold])
+                words(&[threshold])
             );
             let name = profile.map_or("AZURE_LOSSLESS", |profile| profile.key.as_str());
             findings.push(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fabric::switch::config::{Threshold, alpha_of};
 
 use super::{Look, alike};
-use crate::doctor::cluster::{Node, Switch};
+use crate::doctor::cluster::{Node, Part, Switch};
 use crate::doctor::finding::{Finding, Place, Rule, several};
 
 /// How a switch gives buffer to a lossless group: at ports towards hosts, and at the others.
@@ -89,7 +89,7 @@ fn rank(all: &[Threshold]) -> i64 {
 
 fn shares(look: Look<'_>, index: usize, switch: &Switch) -> Vec<Share> {
     let mut all: BTreeMap<(u8, bool), Vec<Threshold>> = BTreeMap::new();
-    for (port, qos) in switch.judged() {
+    for (port, qos) in switch.judged().filter(|(_, qos)| qos.knows(Part::Buffers)) {
         let peer = look.cluster.peer(Node::Switch(index), &port.name);
         let serves = peer.is_some_and(|end| matches!(end.node, Node::Host(_)));
         for group in qos.lossless() {
@@ -124,7 +124,7 @@ pub(super) fn words(all: &[Threshold]) -> String {
 
 /// The profile that gives a group such a share, and the line that says so.
 pub(super) fn place(switch: &Switch, group: u8, own: &[Threshold]) -> Option<(String, Place)> {
-    for (port, qos) in switch.judged() {
+    for (port, qos) in switch.judged().filter(|(_, qos)| qos.knows(Part::Buffers)) {
         let has = qos.group_config(group);
         if !has.lossless || !own.contains(&has.threshold) {
             continue;

@@ -3,7 +3,7 @@
 use fabric::switch::config::WatchdogConfig;
 
 use super::{Look, alike};
-use crate::doctor::cluster::{Port, Qos, Switch};
+use crate::doctor::cluster::{Part, Port, Qos, Switch};
 use crate::doctor::finding::{Finding, Place, Rule, several};
 use crate::doctor::limits::WATCHDOG_LATE_MS;
 
@@ -87,7 +87,8 @@ fn scaled_by_ports(ms: u64, ports: usize) -> bool {
 
 fn absent(switch: &Switch, findings: &mut Vec<Finding>) {
     let pauses = |(port, qos): (&'_ Port, &'_ Qos)| {
-        (qos.lossless().next().is_some() && qos.watchdog().is_none()).then(|| port.name.clone())
+        let without = qos.watchdog().is_none() && qos.knows(Part::Watchdogs);
+        (qos.lossless().next().is_some() && without).then(|| port.name.clone())
     };
     let bare: Vec<String> = switch.judged().filter_map(pauses).collect();
     let Some(first) = bare.first() else { return };

@@ -3,14 +3,14 @@
 use fabric::NetworkConfig;
 use fabric::nic::NicConfig;
 use fabric::switch::config::{
-    EcnConfig, GroupConfig, SwitchConfig, Threshold, Trust, WatchdogAction, WatchdogConfig,
-    WatchdogRule,
+    EcnConfig, GroupConfig, PortConfig, SwitchConfig, Threshold, Trust, WatchdogAction,
+    WatchdogConfig, WatchdogRule,
 };
 use rdma::{Mtu, Span};
 use transport::congestion::{Congestion, Dcqcn};
 
 use crate::doctor::Diagnosis;
-use crate::doctor::cluster::{Cluster, Host, Interface, Node, Switch, Trusted};
+use crate::doctor::cluster::{Cluster, Host, Interface, Node, Part, Port, Qos, Switch, Trusted};
 use crate::doctor::desired::{About, Desired, Settings, exponent};
 use crate::doctor::finding::several;
 use crate::doctor::rules::{Traffic, about_switch, host_firmware};
@@ -92,6 +92,9 @@ fn say(cluster: &Cluster, wiring: &Wiring, traffic: &Traffic, assumed: &mut Vec<
             several(&unread)
         ));
     }
+    for switch in switches.clone().filter(|switch| !unread.contains(&switch.name.as_str())) {
+        half_known(switch, assumed);
+    }
     let pools = of(&|switch| switch.shared_bytes.is_none());
     if !pools.is_empty() {
         assumed
@@ -116,6 +119,47 @@ fn say(cluster: &Cluster, wiring: &Wiring, traffic: &Traffic, assumed: &mut Vec<
     );
 }
 
+/// What is assumed of a switch of which some tables or ports are not understood (`FD000`).
+fn half_known(switch: &Switch, assumed: &mut Vec<String>) {
+    let name = &switch.name;
+    let unread = switch.ports.iter().filter(|port| port.qos.is_none());
+    let unread: Vec<&str> = unread.map(|port| port.name.as_str()).collect();
+    if !unread.is_empty() {
+        assumed.push(format!(
+            "{name}: {} cannot be understood (FD000), and is as the first of its ports that can",
+            several(&unread)
+        ));
+    }
+    for (part, instead) in [
+        (Part::Buffers, "groups have alpha 1/16 and the headroom that they need"),
+        (Part::Marks, "queues do not mark"),
+        (Part::Watchdogs, "there are none"),
+        (Part::Queues, "there are none"),
+    ] {
+        let known = |port: &&Port| port.qos.as_ref().is_none_or(|qos| qos.knows(part));
+        let odd = switch.ports.iter().filter(|port| !known(port));
+        let odd: Vec<&str> = odd.map(|port| port.name.as_str()).collect();
+        if !odd.is_empty() {
+            assumed.push(format!(
+                "{name}: {} of {} cannot be understood (FD000): {instead}",
+                part.words(),
+                several(&odd)
+            ));
+        }
+    }
+}
+
+/// Settings of a port; groups whose buffers are not understood have those of the simulator.
+fn port_config(qos: &Qos) -> PortConfig {
+    let mut own = qos.port_config();
+    if !qos.knows(Part::Buffers) {
+        for group in &mut own.groups {
+            *group = if group.lossless { GroupConfig::LOSSLESS } else { GroupConfig::LOSSY };
+        }
+    }
+    own
+}
+
 /// What the file means for the ports that have a link, in the order of these.
 fn settings_of(switch: &Switch, ports: &[String]) -> SwitchConfig {
     let known = ports.iter().map(|name| switch.port(name).and_then(|port| port.qos.as_ref()));
@@ -127,7 +171,7 @@ fn settings_of(switch: &Switch, ports: &[String]) -> SwitchConfig {
     let mut config = first.config().clone();
     config.ports = known
         .enumerate()
-        .filter_map(|(at, qos)| Some((u16::try_from(at).ok()?, qos?.port_config())))
+        .filter_map(|(at, qos)| Some((u16::try_from(at).ok()?, port_config(qos?))))
         .collect();
     config
 }
