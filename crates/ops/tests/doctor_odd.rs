@@ -340,3 +340,74 @@ fn ports_with_maps_of_their_own_are_understood() {
     edit(&mut folder, "tor-1/config_db.json", at, "\"dscp_to_tc_map\": \"OTHER\"", false);
     assert_eq!(found(&folder), Vec::<String>::new());
 }
+
+/// The same without some files.
+fn without(mut folder: Folder, is: impl Fn(&str) -> bool) -> Folder {
+    folder.files.retain(|file| !is(&file.path));
+    folder
+}
+
+/// Whatever else tells that it is one: its other files, the LLDP of others, what is desired, or an older file.
+#[test]
+fn a_switch_without_its_configuration_is_an_error_and_no_host() {
+    let renamed = |to: &str| {
+        let mut folder = healthy();
+        let file = folder.files.iter_mut().find(|file| file.path == "tor-1/config_db.json");
+        file.expect("it is there").path = to.to_owned();
+        without(folder, |path| ["tor-1/version.txt", "tor-1/lldp.txt"].contains(&path))
+    };
+    let of_files = |path: &str| path == "tor-1/config_db.json" || path == "tor-1/version.txt";
+    let none_but = |kept: &'static str| {
+        without(healthy(), move |path| path.starts_with("tor-1/") && path != kept)
+    };
+    let mut empty = none_but("tor-1/version.txt");
+    for file in empty.files.iter_mut().filter(|file| file.path.starts_with("tor-1/")) {
+        file.bytes.clear();
+    }
+    for (folder, why) in [
+        (without(healthy(), |path| path == "tor-1/config_db.json"), "tor-1/lldp.txt is what"),
+        (without(healthy(), of_files), "tor-1/lldp.txt is what `show lldp table` prints"),
+        (none_but("tor-1/version.txt"), "tor-1/version.txt is what `show version` prints"),
+        (empty, "h0/lldp.json has its port Ethernet0"),
+        (renamed("tor-1/config_db.json.bak"), "tor-1/config_db.json.bak is like it"),
+        (renamed("tor-1/history/2026-11-20.json"), "tor-1/history/2026-11-20.json is an older one"),
+    ] {
+        let diagnosis = Diagnosis::of(&folder, None, None);
+        let text = format!("tor-1/config_db.json is not there, and tor-1 is a switch: {why}");
+        let grave = |f: &&ops::doctor::Finding| f.severity == ops::doctor::Severity::Error;
+        let mut errors = diagnosis.findings.iter().filter(grave);
+        assert!(errors.any(|f| f.text.starts_with(&text)), "{why}: {:#?}", found(&folder));
+        assert!(diagnosis.cluster.summary().starts_with("12 switches, 8 hosts"), "{why}");
+        if let Ok((told, breaks)) = ops::doctor::path(&diagnosis, "h0", "h6", None) {
+            assert!(breaks > 0 && told.contains("NOT KNOWN: "), "{told}");
+        }
+    }
+    let mut desired = healthy();
+    let role = "[roles.odd]\ndevices = [\"h0\"]\nalpha = \"1/16\"\n\n[traffic]";
+    edit(&mut desired, "desired.toml", "[traffic]", role, false);
+    let text = "FD000 h0: h0/config_db.json is not there, and h0 is a switch: desired.toml has alpha for it (roles.odd).";
+    assert!(found(&desired).contains(&text.to_owned()), "{:#?}", found(&desired));
+}
+
+#[test]
+fn a_folder_in_the_place_of_a_file_is_an_error() {
+    let at = scratch("folders");
+    for name in ["desired.toml", "doctor.toml", "tor-1/config_db.json", "h0/lldp.json", "h1"] {
+        fs::create_dir_all(at.join(name)).expect("a folder");
+    }
+    fs::write(at.join("h0/lldpad.txt"), "inactive\n").expect("a file");
+    fs::create_dir_all(at.join("h0/sys/class/net/eth0.txt")).expect("a folder");
+    fs::write(at.join("tor-1/version.txt"), "SONiC Software Version: SONiC.1\n").expect("a file");
+    let folder = Folder::read(&at).expect("a folder");
+    let diagnosis = Diagnosis::of(&folder, None, None);
+    let all = found(&folder);
+    for name in ["desired.toml", "doctor.toml", "tor-1/config_db.json", "h0/lldp.json"] {
+        let said = format!("{name} was not read: it is a folder, where a file should be.");
+        assert!(all.iter().any(|f| f.starts_with("FD000 ") && f.contains(&said)), "{all:#?}");
+    }
+    assert!(all.contains(&"FD000 h1: h1 was not read: there is nothing in it.".into()), "{all:#?}");
+    assert_eq!(all.len(), 5, "{all:#?}");
+    assert_eq!(diagnosis.worst(), Some(ops::doctor::Severity::Error));
+    assert_eq!((diagnosis.cluster.switches.len(), diagnosis.cluster.hosts.len()), (1, 1));
+    fs::remove_dir_all(&at).expect("ours");
+}

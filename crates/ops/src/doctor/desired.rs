@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::cluster::Host;
 use super::finding::{Finding, Place};
 use super::folder::File;
 
@@ -88,6 +89,24 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    /// A key that switches alone have, if there is one.
+    pub(super) fn of_switches(&self) -> Option<&'static str> {
+        let keys = [
+            ("alpha", self.alpha.is_some()),
+            ("dscp_to_class", self.dscp_to_class.is_some()),
+            ("headroom_bytes", self.headroom_bytes.is_some()),
+            ("ecn_min_bytes", self.ecn_min_bytes.is_some()),
+            ("ecn_max_bytes", self.ecn_max_bytes.is_some()),
+            ("ecn_percent", self.ecn_percent.is_some()),
+            ("watchdog", self.watchdog.is_some()),
+            ("watchdog_detection_ms", self.watchdog_detection_ms.is_some()),
+            ("watchdog_restoration_ms", self.watchdog_restoration_ms.is_some()),
+            ("watchdog_poll_ms", self.watchdog_poll_ms.is_some()),
+            ("raw", !self.raw.is_empty()),
+        ];
+        keys.into_iter().find(|(_, said)| *said).map(|(key, _)| key)
+    }
+
     /// The same, with what `other` says in the place of it.
     fn over(&mut self, other: &Self) {
         macro_rules! take {
@@ -243,6 +262,12 @@ impl Desired {
             }
         }
         Some((name, settings))
+    }
+
+    /// The role of a host, and what it should be.
+    pub(super) fn of_host(&self, host: &Host) -> Option<(&str, Settings)> {
+        let firmware = host.firmware().unwrap_or_default();
+        self.of(About { name: &host.name, role: "server", firmware: &firmware, ..About::default() })
     }
 
     /// Whether anything is said at all.

@@ -131,6 +131,16 @@ impl Folder {
         let why = |error: io::Error| error.to_string();
         let metadata = fs::metadata(at).map_err(why)?;
         if metadata.is_dir() {
+            // A tree of sysfs may have any names.
+            let is_file = ["json", "txt", "toml"]
+                .iter()
+                .any(|end| path.rsplit_once('.').is_some_and(|(_, extension)| extension == *end));
+            if is_file && !path.contains("/sys/") {
+                return Err("it is a folder, where a file should be".to_owned());
+            }
+            if !path.contains('/') && fs::read_dir(at).map_err(why)?.next().is_none() {
+                return Err("there is nothing in it".to_owned());
+            }
             if within.len() > DEPTH_MAX {
                 return Err(format!("folders are read {DEPTH_MAX} deep"));
             }

@@ -138,6 +138,16 @@ fn parts(path: &str) -> Option<(&str, &str)> {
     known.then(|| stem.split_once('.').unwrap_or((stem, "")))
 }
 
+/// Whether a file is one that hosts alone have: switches have LLDP and a version, too.
+pub(super) fn is_of_host(path: &str) -> bool {
+    let command = parts(path).map(|(command, _)| command);
+    path.starts_with("sys/")
+        || command.is_some_and(|command| {
+            let of_hosts = ["mlnx_qos", "ethtool-S", "ethtool-i", "sysfs", "env", "qp", "lldpad"];
+            of_hosts.contains(&command) || command.starts_with("dcb-")
+        })
+}
+
 impl Host {
     /// Nothing if there is no file that is of a host.
     pub(super) fn read(
@@ -352,6 +362,13 @@ impl Host {
     fn gid(&mut self, device: &str, index: usize) -> Option<&mut Gid> {
         let own = self.device(device)?;
         (index < GIDS_MAX).then(|| own.gids.entry(index).or_default())
+    }
+
+    /// The firmware of its first NIC that says one.
+    pub(in crate::doctor) fn firmware(&self) -> Option<String> {
+        let of_nics = self.interfaces.values().filter_map(|own| own.firmware.as_ref());
+        let of_devices = self.devices.values().filter_map(|own| own.firmware.as_ref());
+        of_nics.chain(of_devices).next().map(|known| known.value.clone())
     }
 
     /// The interfaces that carry RDMA: those whose DCB is known, or that a device with GIDs has.

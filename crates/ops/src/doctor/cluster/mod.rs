@@ -1,10 +1,11 @@
 //! What the files say is there: switches, hosts, and the links between them.
 //!
-//! A device is a folder. One with a `config_db.json` is a switch; so is a `NAME.json` beside the folders. Everything
-//! else is a host, whose files are named after the command and the interface that they are of.
+//! A device is a folder. One with a `config_db.json` is a switch, or whose other files are of one, or whose ports others
+//! see by LLDP; so is a `NAME.json` beside the folders. Everything else is a host, whose files are named after the command and the interface that they are of.
 
 mod host;
 mod links;
+mod missing;
 mod switch;
 mod twins;
 
@@ -19,6 +20,7 @@ pub use super::source::queue_pairs::QueuePair;
 pub use host::{Gid, Host, Interface, Job, Known, Rdma};
 pub(super) use links::without_domain;
 pub use links::{End, Link, Node};
+pub(super) use missing::finding as without_configuration;
 pub(super) use switch::of_ports;
 pub use switch::{Part, Port, Qos, Switch};
 
@@ -60,6 +62,7 @@ impl Cluster {
             }
         }
         let mut cluster = Self::default();
+        let mut unsure = Vec::new();
         for (name, files) in devices {
             // One whose file was not read is one, too.
             let own = format!("{name}/config_db.json");
@@ -67,7 +70,8 @@ impl Cluster {
                 || folder.left_out.iter().any(|(path, _)| *path == own);
             let (mut now, snapshots) = by_time(&files);
             twins::files(name, &mut now, &mut findings);
-            if is_switch {
+            let sign = if is_switch { None } else { missing::by_files(&now, &snapshots) };
+            if is_switch || sign.is_some() {
                 let mut switch = Switch::read(name, &now, &mut findings);
                 for (stamp, files) in snapshots {
                     // What an old snapshot lacks is no concern of today.
@@ -75,7 +79,11 @@ impl Cluster {
                     switch.history.push((stamp, old));
                 }
                 cluster.switches.push(switch);
+                findings.extend(sign.map(|sign| missing::finding(name, sign)));
             } else {
+                if !now.iter().any(|(path, _)| host::is_of_host(path)) {
+                    unsure.push((name, now.clone()));
+                }
                 let Some(mut host) = Host::read(name, &now, &mut findings) else { continue };
                 for (stamp, files) in snapshots {
                     let old = Host::read(name, &files, &mut Vec::new());
@@ -83,6 +91,12 @@ impl Cluster {
                 }
                 cluster.hosts.push(host);
             }
+        }
+        for (name, files) in unsure {
+            let Some(sign) = missing::by_neighbours(&cluster, name) else { continue };
+            findings.push(missing::finding(name, sign));
+            cluster.hosts.retain(|host| host.name != name);
+            cluster.switches.push(Switch::read(name, &files, &mut Vec::new()));
         }
         cluster.switches.sort_by_key(|switch| super::finding::natural(&switch.name));
         cluster.hosts.sort_by_key(|host| super::finding::natural(&host.name));

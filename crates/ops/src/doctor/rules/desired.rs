@@ -5,8 +5,8 @@
 use fabric::switch::config::{Threshold, Trust, WatchdogAction, alpha_of};
 
 use super::{Look, about_switch, alike};
-use crate::doctor::cluster::{Host, Part, Port, Qos, Switch};
-use crate::doctor::desired::{About, Settings, raw};
+use crate::doctor::cluster::{Host, Part, Port, Qos, Switch, without_configuration};
+use crate::doctor::desired::{Settings, raw};
 use crate::doctor::finding::{Difference, Finding, Place, Rule, several};
 use crate::doctor::rules::peers;
 use crate::times;
@@ -19,21 +19,16 @@ pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
         }
     }
     for host in &look.cluster.hosts {
-        let firmware = firmware(host).unwrap_or_default();
-        let about =
-            About { name: &host.name, role: "server", firmware: &firmware, ..About::default() };
-        let Some((role, settings)) = look.desired.of(about) else { continue };
+        let Some((role, settings)) = look.desired.of_host(host) else { continue };
+        if let Some(key) = settings.of_switches() {
+            let why = format!("{} has {key} for it (roles.{role})", look.desired.file);
+            let place = Place::of(&look.desired.file);
+            findings.push(without_configuration(&host.name, (why, place)));
+        }
         for wanted in of_host(&settings) {
             compare_host(host, role, &wanted, findings);
         }
     }
-}
-
-/// The firmware of a host's first NIC that says one.
-pub(in crate::doctor) fn firmware(host: &Host) -> Option<String> {
-    let of_nics = host.interfaces.values().filter_map(|own| own.firmware.as_ref());
-    let of_devices = host.devices.values().filter_map(|own| own.firmware.as_ref());
-    of_nics.chain(of_devices).next().map(|known| known.value.clone())
 }
 
 type OfPort = Box<dyn Fn(&Switch, &Port, &Qos) -> Option<String>>;

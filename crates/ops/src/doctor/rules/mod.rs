@@ -17,7 +17,6 @@ use super::finding::{Finding, Rule};
 use super::limits::FINDINGS_MAX;
 
 pub(super) use chain::{at_host, cnp_dscps};
-pub(super) use desired::firmware as host_firmware;
 pub(super) use traffic::Traffic;
 
 /// What rules look at.

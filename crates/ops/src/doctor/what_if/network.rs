@@ -11,9 +11,9 @@ use transport::congestion::{Congestion, Dcqcn};
 
 use crate::doctor::Diagnosis;
 use crate::doctor::cluster::{Cluster, Host, Interface, Node, Part, Port, Qos, Switch, Trusted};
-use crate::doctor::desired::{About, Desired, Settings, exponent};
+use crate::doctor::desired::{Desired, Settings, exponent};
 use crate::doctor::finding::several;
-use crate::doctor::rules::{Traffic, about_switch, host_firmware};
+use crate::doctor::rules::{Traffic, about_switch};
 use crate::doctor::source::env;
 use crate::doctor::wiring::Wiring;
 
@@ -261,9 +261,7 @@ fn nic_of(
     desired: Option<&Desired>,
 ) -> (NicConfig, u8) {
     let mut nic = NicConfig::default();
-    let firmware = host_firmware(host).unwrap_or_default();
-    let about = About { name: &host.name, role: "server", firmware: &firmware, ..About::default() };
-    let own = desired.and_then(|desired| desired.of(about)).map(|(_, own)| own);
+    let own = desired.and_then(|desired| desired.of_host(host)).map(|(_, own)| own);
     let own = own.unwrap_or_default();
     let known = Interface::default();
     let interface = interface.unwrap_or(&known);
