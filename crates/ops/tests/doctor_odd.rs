@@ -411,3 +411,37 @@ fn a_folder_in_the_place_of_a_file_is_an_error() {
     assert_eq!((diagnosis.cluster.switches.len(), diagnosis.cluster.hosts.len()), (1, 1));
     fs::remove_dir_all(&at).expect("ours");
 }
+
+/// What is to be typed is one command, whatever files and profiles are called.
+#[test]
+fn names_that_a_shell_would_obey_are_quoted_in_commands() {
+    let mut folder = {
+        let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/cluster");
+        Folder::read(&at).expect("the example is in the repository")
+    };
+    let name = "x; rm -rf ~ #";
+    let profile = "\"pg_lossless_100000_5m_profile\"";
+    edit(&mut folder, "tor-4/config_db.json", profile, &format!("{name:?}"), true);
+    for file in folder.files.iter_mut().filter(|file| file.path.starts_with("h6/")) {
+        file.path = file.path.replace("eth2", "eth2;reboot");
+        let text = String::from_utf8(file.bytes.clone()).expect("ours are UTF-8");
+        file.bytes = text.replace("eth2", "eth2;reboot").into();
+    }
+    let diagnosis = Diagnosis::of(&folder, None, None);
+    let commands: Vec<&str> =
+        diagnosis.findings.iter().flat_map(|f| &f.commands).map(String::as_str).collect();
+    assert!(commands.contains(&"sudo mmuconfig -p 'x; rm -rf ~ #' -a -4"), "{commands:#?}");
+    let of_nic = "sudo mlnx_qos -i 'eth2;reboot' ";
+    assert!(commands.iter().any(|of| of.starts_with(of_nic)), "{commands:#?}");
+}
+
+/// The table and the port of a command are told apart.
+#[test]
+fn a_command_names_the_table_and_the_port() {
+    let pfc = "\"pfc_enable\": \"3,4\"";
+    let folder = edited("tor-1/config_db.json", pfc, "\"pfc_enable\": \"2,3,4\"", false);
+    let diagnosis = Diagnosis::of(&folder, None, None);
+    let mut commands = diagnosis.findings.iter().flat_map(|f| &f.commands);
+    let wanted = "sonic-db-cli CONFIG_DB hset 'PORT_QOS_MAP|Ethernet0' pfc_enable 3,4";
+    assert!(commands.any(|of| of == wanted), "{:#?}", diagnosis.findings);
+}

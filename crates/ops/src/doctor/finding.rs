@@ -1,6 +1,7 @@
 //! Findings, and the rules that they break.
 
 use super::limits::WORDS_MAX;
+use super::shell::Line;
 
 /// How grave a finding is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -309,8 +310,8 @@ impl Finding {
         self
     }
 
-    pub(super) fn command(mut self, command: impl Into<String>) -> Self {
-        self.commands.push(command.into());
+    pub(super) fn command(mut self, command: impl Into<Line>) -> Self {
+        self.commands.push(command.into().into_text());
         self
     }
 

@@ -32,6 +32,7 @@ mod mute;
 mod path;
 pub mod report;
 mod rules;
+mod shell;
 mod source;
 pub mod what_if;
 mod wiring;

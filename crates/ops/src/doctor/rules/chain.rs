@@ -13,6 +13,7 @@ use fabric::switch::config::Trust;
 use super::{Look, Traffic, alike};
 use crate::doctor::cluster::{End, Host, Interface, Link, Node, Port, Qos, Switch, Trusted};
 use crate::doctor::finding::{Finding, Place, Rule, several};
+use crate::doctor::shell::typed;
 
 pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
     for &dscp in &look.traffic.data {
@@ -100,7 +101,7 @@ fn host_breaks(host: &Host, dscp: u8, findings: &mut Vec<Finding>) {
                 .remedy(format!(
                     "turn PFC on for priority {priority}, or map DSCP {dscp} to one that has it"
                 ))
-                .command(format!("sudo mlnx_qos -i {name} --pfc {}", bits.join(",")))
+                .command(typed!("sudo mlnx_qos -i", name, "--pfc", bits.join(",")))
                 .at(interface.pfc.as_ref().map(|pfc| pfc.place.clone()))
                 .at(interface.dscp_to_priority.as_ref().map(|map| map.place.clone())),
         );
@@ -183,12 +184,12 @@ fn switch_breaks(
                     true => finding
                         .key(format!("PORT_QOS_MAP|{}", port.name))
                         .remedy(format!("add priority {group} to pfc_enable of the port"))
-                        .command(format!("sudo config interface pfc priority {} {group} on", port.name))
+                        .command(typed!("sudo config interface pfc priority", port.name, group, "on"))
                         .at(line(pfc.map(|field| field.line))),
                     false => finding
                         .key(format!("DSCP_TO_TC_MAP|{name}"))
                         .remedy(format!("map DSCP {dscp} to the class that is lossless"))
-                        .command(format!("sonic-db-cli CONFIG_DB hset 'DSCP_TO_TC_MAP|{name}' {dscp} 3"))
+                        .command(typed!("sonic-db-cli CONFIG_DB hset", format!("DSCP_TO_TC_MAP|{name}"), dscp, 3))
                         .at(line(entry.map(|field| field.line).or(map.map(|map| map.line)))),
                 }
             }
@@ -207,8 +208,11 @@ fn switch_breaks(
                 Finding::new(Rule::Chain, &switch.name, text)
                     .key(format!("MAP_PFC_PRIORITY_TO_QUEUE|{name}"))
                     .remedy(format!("map priority {priority} to queue {queue}"))
-                    .command(format!(
-                        "sonic-db-cli CONFIG_DB hset 'MAP_PFC_PRIORITY_TO_QUEUE|{name}' {priority} {queue}"
+                    .command(typed!(
+                        "sonic-db-cli CONFIG_DB hset",
+                        format!("MAP_PFC_PRIORITY_TO_QUEUE|{name}"),
+                        priority,
+                        queue
                     ))
                     .at(line(at))
             }
@@ -284,8 +288,12 @@ fn link_breaks(look: Look<'_>, link: &Link, dscp: u8, findings: &mut Vec<Finding
             .remedy("give the DSCP the same priority at both ends of the link")
             .at(place_of(look, to));
         findings.push(match to.node {
-            Node::Host(_) => finding
-                .command(format!("sudo mlnx_qos -i {} --dscp2prio set,{dscp},{pause}", to.port)),
+            Node::Host(_) => finding.command(typed!(
+                "sudo mlnx_qos -i",
+                to.port,
+                "--dscp2prio",
+                format!("set,{dscp},{pause}")
+            )),
             Node::Switch(_) => finding,
         });
         // One end is enough: the other direction says the same.
@@ -337,9 +345,10 @@ fn strays(look: Look<'_>, findings: &mut Vec<Finding>) {
         let command = match name {
             "traffic_class" => {
                 let device = stray.what.rsplit(' ').next().unwrap_or_default();
-                format!("echo {class} | sudo tee /sys/class/infiniband/{device}/tc/1/traffic_class")
+                let path = format!("/sys/class/infiniband/{device}/tc/1/traffic_class");
+                typed!("echo", class).then(" | sudo tee").word(path)
             }
-            _ => format!("export {name}={class}"),
+            _ => typed!("export", format!("{name}={class}")),
         };
         findings.push(
             Finding::new(Rule::Chain, &stray.host, text)
@@ -374,7 +383,7 @@ fn unmarked(look: Look<'_>, findings: &mut Vec<Finding>) {
                 Finding::new(Rule::Chain, &host.name, text)
                     .key("NCCL_IB_TC")
                     .remedy(format!("set it to DSCP {data} times four"))
-                    .command(format!("export NCCL_IB_TC={}", u32::from(data) << 2))
+                    .command(typed!("export", format!("NCCL_IB_TC={}", u32::from(data) << 2)))
                     .at(Place::of(&first.place.file)),
             );
         }
@@ -426,10 +435,14 @@ fn trust(look: Look<'_>, findings: &mut Vec<Finding>) {
             .remedy("trust DSCP at both ends")
             .at(place.clone());
         findings.push(match end.node {
-            Node::Host(_) => finding.command(format!("sudo mlnx_qos -i {} --trust dscp", end.port)),
-            Node::Switch(_) => finding.command(format!(
-                "sonic-db-cli CONFIG_DB hset 'PORT_QOS_MAP|{}' dscp_to_tc_map AZURE",
-                end.port
+            Node::Host(_) => {
+                finding.command(typed!("sudo mlnx_qos -i", end.port, "--trust", "dscp"))
+            }
+            Node::Switch(_) => finding.command(typed!(
+                "sonic-db-cli CONFIG_DB hset",
+                format!("PORT_QOS_MAP|{}", end.port),
+                "dscp_to_tc_map",
+                "AZURE"
             )),
         });
     }
@@ -476,8 +489,9 @@ fn beside_data(look: Look<'_>, findings: &mut Vec<Finding>) {
                     Finding::new(Rule::NotificationsAmongData, &host.name, text)
                         .key(name.clone())
                         .remedy("give them a DSCP of a priority that is served first, such as 48")
-                        .command(format!(
-                            "echo 48 | sudo tee /sys/class/net/{name}/ecn/roce_np/cnp_dscp"
+                        .command(typed!(
+                            "echo 48 | sudo tee",
+                            format!("/sys/class/net/{name}/ecn/roce_np/cnp_dscp")
                         ))
                         .at(interface.cnp_dscp.as_ref().map(|own| own.place.clone()))
                         .at(interface.dscp_to_priority.as_ref().map(|map| map.place.clone())),
@@ -506,8 +520,11 @@ fn beside_data(look: Look<'_>, findings: &mut Vec<Finding>) {
                     Finding::new(Rule::NotificationsAmongData, &switch.name, text)
                         .key(format!("DSCP_TO_TC_MAP|{name}"))
                         .remedy("give them a class with a strict queue of its own")
-                        .command(format!(
-                            "sonic-db-cli CONFIG_DB hset 'DSCP_TO_TC_MAP|{name}' {dscp} 6"
+                        .command(typed!(
+                            "sonic-db-cli CONFIG_DB hset",
+                            format!("DSCP_TO_TC_MAP|{name}"),
+                            dscp,
+                            6
                         ))
                         .at(switch.place(line)),
                 );

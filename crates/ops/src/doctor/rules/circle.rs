@@ -16,6 +16,7 @@ use fabric::topology::next_hops;
 use super::Look;
 use crate::doctor::cluster::{Cluster, Node, Switch};
 use crate::doctor::finding::{Finding, Rule};
+use crate::doctor::shell::typed;
 use crate::doctor::wiring::Wiring;
 
 /// A link in one direction, by the places of two switches in the cluster.
@@ -62,9 +63,10 @@ pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
         if let Some((port, _, _, line)) = member {
             finding = finding
                 .key(format!("VLAN_MEMBER|{vlan}|{port}"))
-                .command(format!(
-                    "sudo config vlan member del {} {port}",
-                    vlan.trim_start_matches("Vlan")
+                .command(typed!(
+                    "sudo config vlan member del",
+                    vlan.trim_start_matches("Vlan"),
+                    port
                 ))
                 .at(switch.place(line));
         }

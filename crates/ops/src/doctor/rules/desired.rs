@@ -9,6 +9,7 @@ use crate::doctor::cluster::{Host, Part, Port, Qos, Switch, without_configuratio
 use crate::doctor::desired::{Settings, raw};
 use crate::doctor::finding::{Difference, Finding, Place, Rule, several};
 use crate::doctor::rules::peers;
+use crate::doctor::shell::{Line, typed};
 use crate::times;
 
 pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
@@ -42,7 +43,14 @@ struct Wanted {
     of: OfPort,
     /// Where it stands.
     place: fn(&Switch, &str, &str) -> Option<Place>,
-    command: String,
+    command: Command,
+}
+
+/// What to type, by the port or interface and the profile that have another value.
+type Command = Box<dyn Fn(&str, Option<&str>) -> Option<Line>>;
+
+fn command(of: impl Fn(&str, Option<&str>) -> Option<Line> + 'static) -> Command {
+    Box::new(of)
 }
 
 /// The lossless groups that thresholds are desired for: those of priorities that should have PFC. One that has it by
@@ -53,7 +61,7 @@ fn meant(qos: &Qos, wanted: Option<&[u8]>) -> impl Iterator<Item = u8> {
 
 fn of_switch(settings: &Settings) -> Vec<Wanted> {
     let mut all = Vec::new();
-    let mut add = |key: &str, value: String, rule, of: OfPort, place, command: String| {
+    let mut add = |key: &str, value: String, rule, of: OfPort, place, command: Command| {
         all.push(Wanted { key: key.to_owned(), value, rule, of, place, command });
     };
     if let Some(alpha) = &settings.alpha {
@@ -78,7 +86,8 @@ fn of_switch(settings: &Settings) -> Vec<Wanted> {
             let (_, place) = peers::place(switch, group, &[qos.group_config(group).threshold])?;
             Some(place)
         };
-        let command = format!("sudo mmuconfig -p PROFILE -a {exponent}");
+        let command =
+            command(move |_, profile| Some(typed!("sudo mmuconfig -p", profile?, "-a", exponent)));
         add("alpha", alpha.trim().to_owned(), Rule::AlphaDiffers, Box::new(of), place, command);
     }
     if let Some(wanted) = &settings.lossless_priorities {
@@ -95,7 +104,8 @@ fn of_switch(settings: &Settings) -> Vec<Wanted> {
         let place = |switch: &Switch, port: &str, _: &str| {
             switch.qos_field(port, "pfc_enable").map(|(_, field)| switch.place(field.line))
         };
-        let command = format!("sonic-db-cli CONFIG_DB hset 'PORT_QOS_MAP|PORT' pfc_enable {value}");
+        let own = value.clone();
+        let command = command(move |port, _| Some(qos_map(port, "pfc_enable", &own)));
         add("lossless_priorities", value, Rule::Chain, Box::new(of), place, command);
     }
     for (dscp, class) in settings.dscp_to_class.iter().flatten() {
@@ -103,7 +113,10 @@ fn of_switch(settings: &Settings) -> Vec<Wanted> {
         let of = move |_: &Switch, _: &Port, qos: &Qos| {
             (qos.trust() == Trust::Dscp).then(|| qos.class(number).to_string())
         };
-        let command = format!("sonic-db-cli CONFIG_DB hset 'DSCP_TO_TC_MAP|AZURE' {dscp} {class}");
+        let wanted = *class;
+        let command = command(move |_, _| {
+            Some(typed!("sonic-db-cli CONFIG_DB hset 'DSCP_TO_TC_MAP|AZURE'", number, wanted))
+        });
         let key = format!("dscp_to_class.{dscp}");
         let place = |switch: &Switch, port: &str, _: &str| {
             let (_, field) = switch.qos_field(port, "dscp_to_tc_map")?;
@@ -119,7 +132,9 @@ fn of_switch(settings: &Settings) -> Vec<Wanted> {
                 .filter_map(|group| qos.group_config(group).headroom_bytes);
             distinct(own.map(|bytes| bytes.to_string()))
         };
-        let command = format!("sudo config buffer profile set PROFILE --xoff {wanted}");
+        let command = command(move |_, profile| {
+            Some(typed!("sudo config buffer profile set", profile?, "--xoff", wanted))
+        });
         add(
             "headroom_bytes",
             wanted.to_string(),
@@ -131,7 +146,7 @@ fn of_switch(settings: &Settings) -> Vec<Wanted> {
     }
     marks(settings, &mut all);
     watchdogs(settings, &mut all);
-    let mut add = |key: &str, value: String, rule, of: OfPort, place, command: String| {
+    let mut add = |key: &str, value: String, rule, of: OfPort, place, command: Command| {
         all.push(Wanted { key: key.to_owned(), value, rule, of, place, command });
     };
     if let Some(trust) = &settings.trust {
@@ -143,8 +158,7 @@ fn of_switch(settings: &Settings) -> Vec<Wanted> {
             let field = named.iter().find_map(|name| switch.qos_field(port, name));
             field.map(|(_, field)| switch.place(field.line))
         };
-        let command =
-            "sonic-db-cli CONFIG_DB hset 'PORT_QOS_MAP|PORT' dscp_to_tc_map AZURE".to_owned();
+        let command = command(|port, _| Some(qos_map(port, "dscp_to_tc_map", "AZURE")));
         add("trust", trust.clone(), Rule::Trust, Box::new(of), place, command);
     }
     if let Some(mtu) = settings.mtu_bytes {
@@ -153,19 +167,21 @@ fn of_switch(settings: &Settings) -> Vec<Wanted> {
             let field = switch.entry("PORT", port)?.field("mtu")?;
             Some(switch.place(field.line))
         };
-        let command = format!("sudo config interface mtu PORT {mtu}");
+        let command = command(move |port, _| Some(typed!("sudo config interface mtu", port, mtu)));
         add("mtu_bytes", mtu.to_string(), Rule::EndsDiffer, Box::new(of), place, command);
     }
     if let Some(wanted) = &settings.firmware_is {
         let of = |switch: &Switch, _: &Port, _: &Qos| switch.firmware.clone();
         let place = |switch: &Switch, _: &str, _: &str| Some(Place::of(&switch.file));
-        let command = "show version".to_owned();
+        let command = command(|_, _| Some("show version".into()));
         add("firmware_is", wanted.clone(), Rule::NotDesired, Box::new(of), place, command);
     }
     for (key, value) in &settings.raw {
         let Some((table, entry, field)) = raw(key) else { continue };
         let (table, entry, field) = (table.to_owned(), entry.to_owned(), field.to_owned());
-        let command = format!("sonic-db-cli CONFIG_DB hset '{table}|{entry}' {field} '{value}'");
+        let key_of = format!("{table}|{entry}");
+        let line = typed!("sonic-db-cli CONFIG_DB hset", key_of, field, value);
+        let command = command(move |_, _| Some(line.clone()));
         let of = move |switch: &Switch, _: &Port, _: &Qos| {
             let found = switch.entry(&table, &entry).and_then(|entry| entry.field(&field));
             Some(found.map_or_else(|| "nothing".to_owned(), |field| field.value.clone()))
@@ -174,6 +190,11 @@ fn of_switch(settings: &Settings) -> Vec<Wanted> {
         add(key, value.clone(), Rule::NotDesired, Box::new(of), place, command);
     }
     all
+}
+
+/// Sets a field of a port's `PORT_QOS_MAP`.
+fn qos_map(port: &str, field: &str, value: &str) -> Line {
+    typed!("sonic-db-cli CONFIG_DB hset", format!("PORT_QOS_MAP|{port}"), field, value)
 }
 
 /// Where the profile of a port's first lossless group stands.
@@ -196,7 +217,7 @@ fn of_wred(switch: &Switch, port: &str, _: &str) -> Option<Place> {
 
 fn marks(settings: &Settings, all: &mut Vec<Wanted>) {
     type Part = fn(&fabric::switch::config::EcnConfig) -> u64;
-    let parts: [(&str, Option<u32>, Part, &str); 3] = [
+    let parts: [(&str, Option<u32>, Part, &'static str); 3] = [
         ("ecn_min_bytes", settings.ecn_min_bytes, |ecn| u64::from(ecn.min_bytes), "-gmin"),
         ("ecn_max_bytes", settings.ecn_max_bytes, |ecn| u64::from(ecn.max_bytes), "-gmax"),
         (
@@ -221,7 +242,9 @@ fn marks(settings: &Settings, all: &mut Vec<Wanted>) {
             rule: Rule::MarksAfterPauses,
             of: Box::new(of),
             place: of_wred,
-            command: format!("sudo config ecn -profile AZURE_LOSSLESS {flag} {wanted}"),
+            command: command(move |_, _| {
+                Some(typed!("sudo config ecn -profile AZURE_LOSSLESS", flag, wanted))
+            }),
         });
     }
 }
@@ -250,26 +273,30 @@ fn watchdogs(settings: &Settings, all: &mut Vec<Wanted>) {
             rule: Rule::NoWatchdog,
             of: Box::new(of),
             place,
-            command: format!("sudo pfcwd start --action {action} all 400 --restoration-time 400"),
+            command: {
+                let line = typed!("sudo pfcwd start --action", action);
+                let line = line.then(" all 400 --restoration-time 400");
+                command(move |_, _| Some(line.clone()))
+            },
         });
     }
     type Part = fn(&fabric::switch::config::WatchdogConfig) -> rdma::Span;
-    let parts: [(&str, Option<u64>, Part, &str); 3] = [
+    let parts: [(&str, Option<u64>, Part, &'static str); 3] = [
         (
             "watchdog_detection_ms",
             settings.watchdog_detection_ms,
             |own| own.detection,
-            "start --action drop all",
+            "sudo pfcwd start --action drop all",
         ),
         (
             "watchdog_restoration_ms",
             settings.watchdog_restoration_ms,
             |own| own.restoration,
-            "start --action drop all 400 --restoration-time",
+            "sudo pfcwd start --action drop all 400 --restoration-time",
         ),
-        ("watchdog_poll_ms", settings.watchdog_poll_ms, |own| own.poll, "interval"),
+        ("watchdog_poll_ms", settings.watchdog_poll_ms, |own| own.poll, "sudo pfcwd interval"),
     ];
-    for (key, wanted, part, command) in parts {
+    for (key, wanted, part, begin) in parts {
         let Some(wanted) = wanted else { continue };
         let of = move |_: &Switch, _: &Port, qos: &Qos| {
             qos.watchdog().map(|own| (part(own).as_ps() / 1_000_000_000).to_string())
@@ -284,7 +311,7 @@ fn watchdogs(settings: &Settings, all: &mut Vec<Wanted>) {
             },
             of: Box::new(of),
             place,
-            command: format!("sudo pfcwd {command} {wanted}"),
+            command: command(move |_, _| Some(Line::raw(begin).word(wanted))),
         });
     }
 }
@@ -344,12 +371,8 @@ fn compare_switch(switch: &Switch, role: &str, wanted: &Wanted, findings: &mut V
         (rule, _) => rule,
     };
     let place = (wanted.place)(switch, names[0], first);
-    let command = wanted.command.replace("PORT", names[0]);
-    let command = match place.as_ref().and_then(|place| profile_at(switch, place)) {
-        Some(profile) => command.replace("PROFILE", profile),
-        None => command,
-    };
-    let command = if command.contains(" PROFILE ") { String::new() } else { command };
+    let profile = place.as_ref().and_then(|place| profile_at(switch, place));
+    let command = (wanted.command)(names[0], profile);
     merge(findings, &switch.name, rule, difference, place, command);
 }
 
@@ -390,7 +413,7 @@ fn merge(
     rule: Rule,
     difference: Difference,
     place: Option<Place>,
-    command: String,
+    command: Option<Line>,
 ) {
     let same = findings.iter_mut().find(|finding| {
         finding.device == device && finding.rule == rule && finding.difference.is_none()
@@ -406,7 +429,7 @@ fn merge(
         .key(difference.key.clone())
         .remedy("bring the device to what is desired, or change desired.toml")
         .at(place);
-    if !command.is_empty() {
+    if let Some(command) = command {
         finding = finding.command(command);
     }
     finding.difference = Some(difference);
@@ -419,7 +442,7 @@ struct WantedOfHost {
     value: String,
     rule: Rule,
     of: OfHost,
-    command: String,
+    command: Command,
 }
 
 /// By interface or job, the value and where it stands.
@@ -429,7 +452,7 @@ type OfInterface = Box<dyn Fn(&crate::doctor::cluster::Interface) -> Option<(Str
 
 fn of_host(settings: &Settings) -> Vec<WantedOfHost> {
     let mut all = Vec::new();
-    let mut add = |key: &str, value: String, rule, of: OfInterface, command: String| {
+    let mut add = |key: &str, value: String, rule, of: OfInterface, command: Command| {
         let of = move |host: &Host| {
             let judged = host.judged().filter_map(|(name, own)| {
                 let (value, place) = of(own)?;
@@ -443,13 +466,10 @@ fn of_host(settings: &Settings) -> Vec<WantedOfHost> {
         let of: OfInterface = Box::new(|own| {
             own.trust.as_ref().map(|own| (own.value.name().to_owned(), own.place.clone()))
         });
-        add(
-            "trust",
-            trust.clone(),
-            Rule::Trust,
-            of,
-            format!("sudo mlnx_qos -i INTERFACE --trust {trust}"),
-        );
+        let own = trust.clone();
+        let command =
+            command(move |name, _| Some(typed!("sudo mlnx_qos -i", name, "--trust", own)));
+        add("trust", trust.clone(), Rule::Trust, of, command);
     }
     if let Some(wanted) = &settings.lossless_priorities {
         let mut sorted = wanted.clone();
@@ -461,7 +481,8 @@ fn of_host(settings: &Settings) -> Vec<WantedOfHost> {
         });
         let bits: Vec<&str> =
             (0..8).map(|bit| if sorted.contains(&bit) { "1" } else { "0" }).collect();
-        let command = format!("sudo mlnx_qos -i INTERFACE --pfc {}", bits.join(","));
+        let bits = bits.join(",");
+        let command = command(move |name, _| Some(typed!("sudo mlnx_qos -i", name, "--pfc", bits)));
         add("lossless_priorities", list(&sorted), Rule::Chain, of, command);
     }
     for (dscp, priority) in settings.dscp_to_priority.iter().flatten() {
@@ -471,21 +492,25 @@ fn of_host(settings: &Settings) -> Vec<WantedOfHost> {
             Some((map.value[number & 63].to_string(), map.place.clone()))
         });
         let key = format!("dscp_to_priority.{dscp}");
-        let command = format!("sudo mlnx_qos -i INTERFACE --dscp2prio set,{dscp},{priority}");
+        let set = format!("set,{dscp},{priority}");
+        let command =
+            command(move |name, _| Some(typed!("sudo mlnx_qos -i", name, "--dscp2prio", set)));
         add(&key, priority.to_string(), Rule::Chain, of, command);
     }
     if let Some(mtu) = settings.mtu_bytes {
         let of: OfInterface =
             Box::new(|own| own.mtu.as_ref().map(|own| (own.value.to_string(), own.place.clone())));
-        let command = format!("sudo ip link set INTERFACE mtu {mtu}");
+        let command = command(move |name, _| Some(typed!("sudo ip link set", name, "mtu", mtu)));
         add("mtu_bytes", mtu.to_string(), Rule::EndsDiffer, of, command);
     }
     if let Some(dscp) = settings.cnp_dscp {
         let of: OfInterface = Box::new(|own| {
             own.cnp_dscp.as_ref().map(|own| (own.value.to_string(), own.place.clone()))
         });
-        let command =
-            format!("echo {dscp} | sudo tee /sys/class/net/INTERFACE/ecn/roce_np/cnp_dscp");
+        let command = command(move |name, _| {
+            let path = format!("/sys/class/net/{name}/ecn/roce_np/cnp_dscp");
+            Some(typed!("echo", dscp).then(" | sudo tee").word(path))
+        });
         add("cnp_dscp", dscp.to_string(), Rule::NotificationsAmongData, of, command);
     }
     if let Some(wanted) = settings.notifies {
@@ -497,14 +522,16 @@ fn of_host(settings: &Settings) -> Vec<WantedOfHost> {
             let odd = if np.value & mask == mask { rp } else { np };
             Some((on.to_string(), odd.place.clone()))
         });
-        let command =
-            "echo 1 | sudo tee /sys/class/net/INTERFACE/ecn/roce_{np,rp}/enable/*".to_owned();
+        let command = command(|name, _| {
+            let path = format!("/sys/class/net/{name}/ecn/");
+            Some(typed!("echo 1 | sudo tee", path).then("roce_{np,rp}/enable/*"))
+        });
         add("notifies", wanted.to_string(), Rule::NoMarks, of, command);
     }
     if let Some(wanted) = &settings.firmware_is {
         let of: OfInterface =
             Box::new(|own| own.firmware.as_ref().map(|own| (own.value.clone(), own.place.clone())));
-        add("firmware_is", wanted.clone(), Rule::NotDesired, of, String::new());
+        add("firmware_is", wanted.clone(), Rule::NotDesired, of, command(|_, _| None));
     }
     for (name, value) in &settings.env {
         let variable = name.clone();
@@ -525,7 +552,8 @@ fn of_host(settings: &Settings) -> Vec<WantedOfHost> {
             "NCCL_IB_GID_INDEX" | "UCX_IB_GID_INDEX" => Rule::EndsDiffer,
             _ => Rule::NotDesired,
         };
-        let command = format!("export {name}={value}");
+        let line = typed!("export", format!("{name}={value}"));
+        let command = command(move |_, _| Some(line.clone()));
         let (key, value) = (format!("env.{name}"), value.clone());
         all.push(WantedOfHost { key, value, rule, of: Box::new(of), command });
     }
@@ -550,7 +578,7 @@ fn compare_host(host: &Host, role: &str, wanted: &WantedOfHost, findings: &mut V
         running: said.join("; "),
         since: since(&history, host.modified),
     };
-    let command = wanted.command.replace("INTERFACE", name);
+    let command = (wanted.command)(name, None);
     merge(findings, &host.name, wanted.rule, difference, Some(place.clone()), command);
 }
 

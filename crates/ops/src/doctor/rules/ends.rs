@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Look, alike};
 use crate::doctor::cluster::{Cluster, End, Host, Node, without_domain};
 use crate::doctor::finding::{Finding, Place, Rule, Severity, quoted, several};
+use crate::doctor::shell::typed;
 use crate::doctor::source::env;
 
 pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
@@ -64,7 +65,7 @@ fn mtus(look: Look<'_>, findings: &mut Vec<Finding>) {
             Finding::new(Rule::EndsDiffer, device, text)
                 .key(format!("PORT|{}", ports[0]))
                 .remedy("give every port of the fabric the same MTU, above that of all hosts")
-                .command(format!("sudo config interface mtu {} {high}", ports[0]))
+                .command(typed!("sudo config interface mtu", ports[0], high))
                 .at(of[0].1.clone()),
         );
     }
@@ -93,7 +94,7 @@ fn mtus(look: Look<'_>, findings: &mut Vec<Finding>) {
                     .severity(Severity::Warning)
                     .key((*name).clone())
                     .remedy("give all hosts of the fabric one MTU")
-                    .command(format!("sudo ip link set {name} mtu {usual}"))
+                    .command(typed!("sudo ip link set", name, "mtu", usual))
                     .at(known.place.clone()),
             );
         }
@@ -153,7 +154,7 @@ fn gids(host: &Host, findings: &mut Vec<Finding>) {
                 .at(known.place.clone())
                 .at(place.clone());
             findings.push(match better {
-                Some(better) => finding.command(format!("export {variable}={better}")),
+                Some(better) => finding.command(typed!("export", format!("{variable}={better}"))),
                 None => finding.command("show_gids"),
             });
         }

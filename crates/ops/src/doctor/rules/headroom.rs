@@ -13,6 +13,7 @@ use rdma::Span;
 use super::{Look, alike, bytes};
 use crate::doctor::cluster::{Part, Port, Switch};
 use crate::doctor::finding::{Finding, Rule, Severity, several};
+use crate::doctor::shell::typed;
 
 /// Ethernet, VLAN, IPv4, UDP, BTH, RETH, ICRC and FCS around a payload.
 const HEADERS: u32 = 14 + 4 + 20 + 8 + 12 + 16 + 4 + 4;
@@ -116,16 +117,17 @@ fn small(switch: &Switch, lossless_mtu: u32, findings: &mut Vec<Finding>) {
                         "give it the profile {other}, which has {} bytes or more",
                         bytes(wanted)
                     ))
-                    .command(format!("sonic-db-cli CONFIG_DB hset '{place}' profile {other}"))
+                    .command(typed!("sonic-db-cli CONFIG_DB hset", place, "profile", other))
             }
             (Some(profile), 1..) => finding
                 .remedy(format!("give the profile an xoff of {} bytes at least", bytes(wanted)))
-                .command(format!("sudo config buffer profile set {} --xoff {wanted}", profile.key)),
+                .command(typed!("sudo config buffer profile set", profile.key, "--xoff", wanted)),
             _ => finding
                 .remedy("give the group a lossless profile for its rate and cable")
-                .command(format!(
-                    "sudo config interface buffer priority-group lossless add {} {group}",
-                    names[0]
+                .command(typed!(
+                    "sudo config interface buffer priority-group lossless add",
+                    names[0],
+                    group
                 )),
         };
         findings.push(finding);

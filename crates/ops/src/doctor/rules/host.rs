@@ -3,6 +3,7 @@
 use super::Look;
 use crate::doctor::cluster::Host;
 use crate::doctor::finding::{Finding, Rule};
+use crate::doctor::shell::typed;
 use crate::doctor::source::env;
 
 pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
@@ -71,7 +72,7 @@ fn rnr_timers(host: &Host, findings: &mut Vec<Finding>) {
                 Finding::new(Rule::RnrTimer, &host.name, text)
                     .key(name.clone())
                     .remedy("a millisecond is enough for a receive to be posted")
-                    .command(format!("export {name}=1ms"))
+                    .command(typed!("export", format!("{name}=1ms")))
                     .at(known.place.clone()),
             );
         }

@@ -8,6 +8,7 @@ use super::peers::words;
 use super::{Look, alike, bytes};
 use crate::doctor::cluster::{Part, Qos, Switch};
 use crate::doctor::finding::{Finding, Rule, several};
+use crate::doctor::shell::typed;
 
 pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
     for switch in &look.cluster.switches {
@@ -74,14 +75,16 @@ fn queues(switch: &Switch, findings: &mut Vec<Finding>) {
                     ),
                     "have the profile mark",
                     // `config ecn` sets thresholds alone.
-                    format!("sonic-db-cli CONFIG_DB hset '{}' ecn ecn_all", profile.place()),
+                    typed!("sonic-db-cli CONFIG_DB hset", profile.place(), "ecn", "ecn_all"),
                 ),
                 None => (
                     "it has no wred_profile".to_owned(),
                     "give the queue a WRED profile that marks",
-                    format!(
-                        "sonic-db-cli CONFIG_DB hset 'QUEUE|{}|{queue}' wred_profile AZURE_LOSSLESS",
-                        names[0]
+                    typed!(
+                        "sonic-db-cli CONFIG_DB hset",
+                        format!("QUEUE|{}|{queue}", names[0]),
+                        "wred_profile",
+                        "AZURE_LOSSLESS"
                     ),
                 ),
             };
@@ -114,7 +117,7 @@ fn queues(switch: &Switch, findings: &mut Vec<Finding>) {
                 Finding::new(Rule::MarksAfterPauses, &switch.name, text)
                     .key(key)
                     .remedy(format!("mark from well below {} bytes, or raise alpha", bytes(alone)))
-                    .command(format!("sudo config ecn -profile {name} -gmin {}", alone / 4))
+                    .command(typed!("sudo config ecn -profile", name, "-gmin", alone / 4))
                     .at(at("green_min_threshold")),
             );
         }
@@ -144,7 +147,7 @@ fn counted(switch: &Switch, findings: &mut Vec<Finding>) {
             Finding::new(Rule::NoMarks, &switch.name, text)
                 .key(entry.place())
                 .remedy("turn the group of counters on")
-                .command(format!("sudo counterpoll {what} enable"))
+                .command(typed!("sudo counterpoll", what, "enable"))
                 .at(switch.place(field.line)),
         );
     }

@@ -7,6 +7,7 @@ use fabric::switch::config::{Threshold, alpha_of};
 use super::{Look, alike};
 use crate::doctor::cluster::{Node, Part, Switch};
 use crate::doctor::finding::{Finding, Place, Rule, several};
+use crate::doctor::shell::typed;
 
 /// How a switch gives buffer to a lossless group: at ports towards hosts, and at the others.
 type Share = (u8, bool, Vec<Threshold>);
@@ -69,7 +70,7 @@ pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
                 );
             if let (Some((key, at)), Some(Threshold::Dynamic { exponent })) = (place, usual.first())
             {
-                let command = format!("sudo mmuconfig -p {key} -a {exponent}");
+                let command = typed!("sudo mmuconfig -p", key, "-a", exponent);
                 finding = finding.command(command).at(at);
             }
             findings.push(finding);

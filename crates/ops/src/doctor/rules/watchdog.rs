@@ -6,6 +6,7 @@ use super::{Look, alike};
 use crate::doctor::cluster::{Part, Port, Qos, Switch};
 use crate::doctor::finding::{Finding, Place, Rule, several};
 use crate::doctor::limits::WATCHDOG_LATE_MS;
+use crate::doctor::shell::typed;
 
 pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
     for switch in &look.cluster.switches {
@@ -46,7 +47,7 @@ fn times(switch: &Switch, findings: &mut Vec<Finding>) {
                 Finding::new(Rule::WatchdogBelowPoll, &switch.name, text)
                     .key(format!("PFC_WD|{}", names[0]))
                     .remedy("poll at least as often as the shortest time")
-                    .command(format!("sudo pfcwd interval {shortest}"))
+                    .command(typed!("sudo pfcwd interval", shortest))
                     .at(place(switch, names[0], field)),
             );
         }
@@ -103,20 +104,19 @@ fn absent(switch: &Switch, findings: &mut Vec<Finding>) {
         false => format!("{which}."),
     };
     let line = switch.qos_field(first, "pfc_enable").map_or(1, |(_, field)| field.line);
-    let ports = if bare.len() == all { "all".to_owned() } else { bare.join(" ") };
+    let start = typed!("sudo pfcwd start --action drop");
+    let ports = match bare.len() == all || bare.join(" ").len() > LIST_MAX {
+        true => start.word("all"),
+        false => bare.iter().fold(start, |line, port| line.word(port)),
+    };
     findings.push(
         Finding::new(Rule::NoWatchdog, &switch.name, text)
             .key(format!("PORT_QOS_MAP|{first}"))
             .remedy("start the watchdog on every port that pauses")
-            .command(format!(
-                "sudo pfcwd start --action drop {} 400 --restoration-time 400",
-                short(&ports)
-            ))
+            .command(ports.word(400).word("--restoration-time").word(400))
             .at(switch.place(line)),
     );
 }
 
-/// A list of ports that fits a line.
-fn short(ports: &str) -> &str {
-    if ports.len() > 40 { "all" } else { ports }
-}
+/// Characters of a list of ports that fits a line.
+const LIST_MAX: usize = 40;
