@@ -322,8 +322,7 @@ fn tables_that_make_no_sense_are_said_and_the_rest_of_the_switch_is_judged() {
         assert!(all.iter().any(|said| said.starts_with("FD004 tor-4")), "{words}: {all:#?}");
     }
     // guo16, 6.2 does not go away with a profile for marks.
-    let at_example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/cluster");
-    let mut cluster = Folder::read(&at_example).expect("the example is in the repository");
+    let mut cluster = planted();
     edit(&mut cluster, at, no_wred.0, no_wred.1, true);
     let all = found(&cluster);
     assert!(all.iter().any(|said| said.starts_with("FD007 tor-4")), "{all:#?}");
@@ -415,10 +414,7 @@ fn a_folder_in_the_place_of_a_file_is_an_error() {
 /// What is to be typed is one command, whatever files and profiles are called.
 #[test]
 fn names_that_a_shell_would_obey_are_quoted_in_commands() {
-    let mut folder = {
-        let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/cluster");
-        Folder::read(&at).expect("the example is in the repository")
-    };
+    let mut folder = planted();
     let name = "x; rm -rf ~ #";
     let profile = "\"pg_lossless_100000_5m_profile\"";
     edit(&mut folder, "tor-4/config_db.json", profile, &format!("{name:?}"), true);
@@ -444,4 +440,52 @@ fn a_command_names_the_table_and_the_port() {
     let mut commands = diagnosis.findings.iter().flat_map(|f| &f.commands);
     let wanted = "sonic-db-cli CONFIG_DB hset 'PORT_QOS_MAP|Ethernet0' pfc_enable 3,4";
     assert!(commands.any(|of| of == wanted), "{:#?}", diagnosis.findings);
+}
+
+/// The cluster with the five faults.
+fn planted() -> Folder {
+    let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/cluster");
+    Folder::read(&at).expect("the example is in the repository")
+}
+
+/// Since when alpha is not the desired one, and what is said of snapshots of that switch.
+fn since(folder: &Folder) -> (String, Vec<String>) {
+    let now = std::time::UNIX_EPOCH + core::time::Duration::from_secs(1_795_700_000);
+    let diagnosis = Diagnosis::of(folder, None, Some(now));
+    let mut alphas = diagnosis.findings.iter().filter(|f| f.rule.id() == "FD007");
+    let difference = alphas.next().and_then(|f| f.difference.clone()).expect("it is found");
+    let said = diagnosis.findings.iter().filter(|f| f.text.contains("since when anything is so"));
+    (difference.since.unwrap_or_default(), said.map(|f| f.text.clone()).collect())
+}
+
+#[test]
+fn a_snapshot_that_says_nothing_is_no_evidence_and_is_told() {
+    let (old, new) = ("tor-4/history/2026-11-18.json", "tor-4/history/2026-11-21.json");
+    let both = "between the snapshots 2026-11-18 and 2026-11-21";
+    assert_eq!(since(&planted()), (both.to_owned(), vec![]));
+    for garbage in ["{", "", "{}", "{\"PORT\": 3}"] {
+        let mut folder = planted();
+        let file = folder.files.iter_mut().find(|file| file.path == old).expect(old);
+        file.bytes = garbage.into();
+        let (since, said) = since(&folder);
+        assert_eq!(since, "before the snapshot 2026-11-21", "{garbage}");
+        assert!(said.len() == 1 && said[0].starts_with(old), "{garbage}: {said:?}");
+    }
+    // One that is understood, and does not say the value.
+    let folder = without_table(without_table(planted(), old, "PORT_QOS_MAP"), old, "BUFFER_PG");
+    assert_eq!(since(&folder), ("before the snapshot 2026-11-21".to_owned(), vec![]));
+    for (name, words) in [
+        ("foo.json", "\"foo\" is no date"),
+        ("2026-13-45.json", "\"2026-13-45\" is no date"),
+        ("2099-01-01.json", "it is of the future"),
+        ("2026-11-31/config_db.json", "\"2026-11-31\" is no date"),
+    ] {
+        let mut folder = planted();
+        let file = folder.files.iter_mut().find(|file| file.path == new).expect(new);
+        file.path = format!("tor-4/history/{name}");
+        let (since, said) = since(&folder);
+        assert!(since.starts_with("after the snapshot 2026-11-18"), "{name}: {since}");
+        let [said] = said.as_slice() else { panic!("{name}: {said:?}") };
+        assert!(said.contains(words), "{said}");
+    }
 }

@@ -37,6 +37,7 @@ mod source;
 pub mod what_if;
 mod wiring;
 
+use core::time::Duration;
 use std::time::SystemTime;
 
 use crate::times;
@@ -68,7 +69,9 @@ impl Diagnosis {
     /// Judges a folder. `desired` takes the place of the folder's own `desired.toml`; `now` is what mutes with an
     /// end are held by.
     pub fn of(folder: &Folder, desired: Option<&File>, now: Option<SystemTime>) -> Self {
-        let (cluster, mut findings) = Cluster::of(folder);
+        // Clocks of devices are of any zone: tomorrow may be there already.
+        let tomorrow = now.and_then(|now| now.checked_add(Duration::from_secs(86_400)));
+        let (cluster, mut findings) = Cluster::of(folder, &date(tomorrow));
         let own = folder.file("desired.toml");
         let desired = match desired.or(own) {
             Some(file) => Desired::parse(file).unwrap_or_else(|finding| {
@@ -84,8 +87,7 @@ impl Diagnosis {
             }),
             None => Mutes::default(),
         };
-        let today = now.and_then(times::text).unwrap_or_default();
-        mutes.today = today.split(' ').next().unwrap_or_default().to_owned();
+        mutes.today = date(now);
         rules::check(&cluster, &desired, &mut findings);
         findings.sort();
         findings.dedup();
@@ -113,4 +115,10 @@ impl Diagnosis {
     pub fn worst(&self) -> Option<Severity> {
         self.findings.iter().map(|finding| finding.severity).max()
     }
+}
+
+/// As in `2026-11-25`; empty without a time.
+fn date(time: Option<SystemTime>) -> String {
+    let text = time.and_then(times::text).unwrap_or_default();
+    text.split(' ').next().unwrap_or_default().to_owned()
 }

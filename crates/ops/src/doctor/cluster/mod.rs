@@ -3,6 +3,7 @@
 //! A device is a folder. One with a `config_db.json` is a switch, or whose other files are of one, or whose ports others
 //! see by LLDP; so is a `NAME.json` beside the folders. Everything else is a host, whose files are named after the command and the interface that they are of.
 
+mod history;
 mod host;
 mod links;
 mod missing;
@@ -13,7 +14,6 @@ use std::collections::BTreeMap;
 
 use super::finding::{Finding, Place, Severity};
 use super::folder::{File, Folder};
-use super::limits::SNAPSHOTS_MAX;
 
 pub use super::source::Trusted;
 pub use super::source::queue_pairs::QueuePair;
@@ -41,8 +41,9 @@ pub struct Cluster {
 const OF_NO_DEVICE: [&str; 2] = ["desired.toml", "doctor.toml"];
 
 impl Cluster {
-    /// Reads every device of a folder; what is not understood becomes findings.
-    pub(super) fn of(folder: &Folder) -> (Self, Vec<Finding>) {
+    /// Reads every device of a folder; what is not understood becomes findings. No snapshot is later than `latest`, a
+    /// date, if that is not empty.
+    pub(super) fn of(folder: &Folder, latest: &str) -> (Self, Vec<Finding>) {
         let mut findings = Vec::new();
         for (path, why) in &folder.left_out {
             let device = path.split('/').next().unwrap_or_default();
@@ -68,15 +69,18 @@ impl Cluster {
             let own = format!("{name}/config_db.json");
             let is_switch = files.iter().any(|(path, _)| *path == "config_db.json")
                 || folder.left_out.iter().any(|(path, _)| *path == own);
-            let (mut now, snapshots) = by_time(&files);
+            let (mut now, snapshots) = history::by_time(name, &files, latest, &mut findings);
             twins::files(name, &mut now, &mut findings);
             let sign = if is_switch { None } else { missing::by_files(&now, &snapshots) };
             if is_switch || sign.is_some() {
                 let mut switch = Switch::read(name, &now, &mut findings);
                 for (stamp, files) in snapshots {
-                    // What an old snapshot lacks is no concern of today.
-                    let old = Switch::read(name, &files, &mut Vec::new());
-                    switch.history.push((stamp, old));
+                    let mut wrong = Vec::new();
+                    let old = Switch::read(name, &files, &mut wrong);
+                    match history::unread(name, wrong) {
+                        Some(finding) => findings.push(finding),
+                        None => switch.history.push((stamp, old)),
+                    }
                 }
                 cluster.switches.push(switch);
                 findings.extend(sign.map(|sign| missing::finding(name, sign)));
@@ -86,8 +90,12 @@ impl Cluster {
                 }
                 let Some(mut host) = Host::read(name, &now, &mut findings) else { continue };
                 for (stamp, files) in snapshots {
-                    let old = Host::read(name, &files, &mut Vec::new());
-                    host.history.extend(old.map(|old| (stamp, old)));
+                    let mut wrong = Vec::new();
+                    let old = Host::read(name, &files, &mut wrong);
+                    match history::unread(name, wrong) {
+                        Some(finding) => findings.push(finding),
+                        None => host.history.extend(old.map(|old| (stamp, old))),
+                    }
                 }
                 cluster.hosts.push(host);
             }
@@ -150,27 +158,6 @@ impl Cluster {
 }
 
 type Named<'a> = Vec<(&'a str, &'a File)>;
-
-/// The files of now, and those of each `history/STAMP/` or `history/STAMP.json`, the newest last.
-fn by_time<'a>(files: &[(&'a str, &'a File)]) -> (Named<'a>, Vec<(String, Named<'a>)>) {
-    let mut now = Vec::new();
-    let mut then: BTreeMap<String, Named<'a>> = BTreeMap::new();
-    for &(path, file) in files {
-        let Some(rest) = path.strip_prefix("history/") else {
-            now.push((path, file));
-            continue;
-        };
-        match rest.split_once('/') {
-            Some((stamp, path)) => then.entry(stamp.to_owned()).or_default().push((path, file)),
-            None => {
-                let stamp = rest.trim_end_matches(".json").trim_end_matches(".config_db");
-                then.entry(stamp.to_owned()).or_default().push(("config_db.json", file));
-            }
-        }
-    }
-    let too_many = then.len().saturating_sub(SNAPSHOTS_MAX);
-    (now, then.into_iter().skip(too_many).collect())
-}
 
 /// A file that is there and that no reader knows.
 fn unknown(device: &str, file: &File) -> Finding {

@@ -328,8 +328,11 @@ fn distinct(values: impl Iterator<Item = String>) -> Option<String> {
     (!all.is_empty()).then(|| all.join(" and "))
 }
 
-/// By value, the ports of a switch that have another than is wanted.
-fn odd<'a>(switch: &'a Switch, wanted: &Wanted) -> Vec<(String, Vec<&'a str>)> {
+/// The value of each port whose tables are understood and say it.
+fn running_values<'a>(
+    switch: &'a Switch,
+    wanted: &'a Wanted,
+) -> impl Iterator<Item = (String, &'a str)> {
     let understood = switch.judged().filter(|(_, qos)| match wanted.rule {
         Rule::AlphaDiffers | Rule::Headroom => qos.knows(Part::Buffers),
         Rule::MarksAfterPauses => qos.knows(Part::Marks),
@@ -338,11 +341,12 @@ fn odd<'a>(switch: &'a Switch, wanted: &Wanted) -> Vec<(String, Vec<&'a str>)> {
         }
         _ => true,
     });
-    let own = understood.filter_map(|(port, qos)| {
-        let value = (wanted.of)(switch, port, qos)?;
-        (value != wanted.value).then_some((value, port.name.as_str()))
-    });
-    alike(own)
+    understood.filter_map(|(port, qos)| Some(((wanted.of)(switch, port, qos)?, port.name.as_str())))
+}
+
+/// By value, the ports of a switch that have another than is wanted.
+fn odd<'a>(switch: &'a Switch, wanted: &'a Wanted) -> Vec<(String, Vec<&'a str>)> {
+    alike(running_values(switch, wanted).filter(|(value, _)| *value != wanted.value))
 }
 
 fn compare_switch(switch: &Switch, role: &str, wanted: &Wanted, findings: &mut Vec<Finding>) {
@@ -357,9 +361,16 @@ fn compare_switch(switch: &Switch, role: &str, wanted: &Wanted, findings: &mut V
         })
         .collect();
     let running = said.join("; ");
-    let was_right = |old: &Switch| odd(old, wanted).is_empty();
-    let history: Vec<(&str, bool)> =
-        switch.history.iter().map(|(stamp, old)| (stamp.as_str(), was_right(old))).collect();
+    // A snapshot that does not say the value is no evidence.
+    let was_right = |old: &Switch| {
+        let mut own = running_values(old, wanted).peekable();
+        own.peek().is_some().then(|| own.all(|(value, _)| value == wanted.value))
+    };
+    let history: Vec<(&str, bool)> = switch
+        .history
+        .iter()
+        .filter_map(|(stamp, old)| Some((stamp.as_str(), was_right(old)?)))
+        .collect();
     let difference = Difference {
         key: format!("roles.{role}.{}", wanted.key),
         desired: wanted.value.clone(),
@@ -570,8 +581,12 @@ fn compare_host(host: &Host, role: &str, wanted: &WantedOfHost, findings: &mut V
     let said = alike(now.iter().map(|(name, value, _)| (value.as_str(), name.as_str())));
     let said: Vec<String> =
         said.iter().map(|(value, names)| format!("{value} at {}", several(names))).collect();
-    let history: Vec<(&str, bool)> =
-        host.history.iter().map(|(stamp, old)| (stamp.as_str(), odd(old).is_empty())).collect();
+    let was_right = |old: &Host| (!(wanted.of)(old).is_empty()).then(|| odd(old).is_empty());
+    let history: Vec<(&str, bool)> = host
+        .history
+        .iter()
+        .filter_map(|(stamp, old)| Some((stamp.as_str(), was_right(old)?)))
+        .collect();
     let difference = Difference {
         key: format!("roles.{role}.{}", wanted.key),
         desired: wanted.value.clone(),
