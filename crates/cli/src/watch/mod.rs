@@ -29,11 +29,11 @@ pub(crate) struct Look {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "record", "act"])]
     replay: Option<PathBuf>,
 
-    /// Two looks, then end: exit status 1 if something is wrong
+    /// Look for as long as the slowest rule takes, 10 s, then end: exit status 1 if something is wrong
     #[arg(long)]
     once: bool,
 
-    /// End after so many looks, with the same exit status
+    /// End after so many looks, with the same exit status; what takes longer is said not to be judged
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(2..))]
     looks: Option<u64>,
 
@@ -74,7 +74,7 @@ pub(crate) struct Look {
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   ferroce watch                            # this host, with its soft NICs
-  ferroce watch --once --interval 5        # for scripts: see the exit status
+  ferroce watch --once                     # for scripts: see the exit status
   ferroce watch --from snapshots/ --json   # what others keep saving there
   ferroce watch --from out/ --once         # what `ferroce sim -o` wrote
   ferroce watch --record day.jsonl --looks 86400
@@ -132,7 +132,8 @@ pub(crate) fn run(arguments: &Look) -> Result<(), Failure> {
     if io::stdout().is_terminal() && !arguments.json && !ends {
         return screen::run(arguments, looker);
     }
-    let looks = if arguments.once { 2 } else { arguments.looks.unwrap_or(u64::MAX) };
+    let all = if arguments.once { arguments.settings().looks_for_all() } else { u64::MAX };
+    let looks = arguments.looks.unwrap_or(all);
     looker.look()?;
     if arguments.once && looker.ports() == 0 {
         let message = "there is nothing to watch here: no RDMA device, no interface with statistics, and no program over Ferroce";
@@ -144,12 +145,10 @@ pub(crate) fn run(arguments: &Look) -> Result<(), Failure> {
         looker.look()?;
         let last = number + 1 == looks;
         // With --once only the end counts; otherwise each look is told.
-        let is_read = if arguments.json {
-            print_while_read(&looker.to_json())?
-        } else if !arguments.once || last {
-            print_while_read(&looker.to_text())?
-        } else {
-            true
+        let is_read = match arguments.json {
+            _ if arguments.once && !last => true,
+            true => print_while_read(&looker.to_json())?,
+            false => print_while_read(&looker.to_text())?,
         };
         if !is_read && !ends && !arguments.does_more() {
             return Ok(());
@@ -236,7 +235,8 @@ impl<'a> Looker<'a> {
 
     fn to_text(&self) -> String {
         let findings: Vec<&Finding> = self.watch.open().collect();
-        let mut text = rows::summary(self.ports(), self.at, &findings, &self.told);
+        let unjudged = self.watch.unjudged();
+        let mut text = rows::summary(self.ports(), self.at, &findings, &unjudged, &self.told);
         text += &rows::text(&self.rows, &findings);
         text.push('\n');
         text
@@ -245,8 +245,14 @@ impl<'a> Looker<'a> {
     fn to_json(&self) -> String {
         let findings: Vec<Value> = self.watch.open().map(finding_json).collect();
         let rows: Vec<Value> = self.rows.iter().map(row_json).collect();
-        let at = self.at.as_secs_f64();
-        format!("{}\n", json!({ "at_seconds": at, "findings": findings, "rows": rows }))
+        let unjudged = self.watch.unjudged().into_iter().map(|(kind, _)| kind.name());
+        let line = json!({
+            "at_seconds": self.at.as_secs_f64(),
+            "findings": findings,
+            "not_judged_yet": unjudged.collect::<Vec<_>>(),
+            "rows": rows,
+        });
+        format!("{line}\n")
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use ops::watch::{Finding, Row};
+use ops::watch::{Finding, Kind, Row};
 
 use crate::view::{self, Column, Line, fit, percent, short};
 
@@ -23,6 +23,9 @@ pub(super) const COLUMNS: [Column; 10] = [
     number("RETX/s", 6),
     number("bit/s", 6),
 ];
+
+/// The width of a terminal.
+const COLUMNS_MAX: usize = 80;
 
 /// The rates as lines of the table.
 pub(super) fn lines(rows: &[Row], findings: &[&Finding]) -> Vec<Line> {
@@ -64,10 +67,11 @@ pub(super) fn summary(
     ports: usize,
     at: Duration,
     findings: &[&Finding],
+    unjudged: &[(Kind, Duration)],
     told: &[String],
 ) -> String {
     let mut text = format!("{ports} {}, {}\n", if ports == 1 { "port" } else { "ports" }, time(at));
-    text += &wrong(findings).join("\n");
+    text += &wrong(findings, unjudged).join("\n");
     text.push('\n');
     for line in told {
         text += &format!("  > {line}\n");
@@ -75,12 +79,21 @@ pub(super) fn summary(
     text
 }
 
-/// What is wrong, a line each.
-pub(super) fn wrong(findings: &[&Finding]) -> Vec<String> {
-    if findings.is_empty() {
+/// What is wrong, a line each; that nothing is, only of what there was time to judge.
+pub(super) fn wrong(findings: &[&Finding], unjudged: &[(Kind, Duration)]) -> Vec<String> {
+    if findings.is_empty() && unjudged.is_empty() {
         return vec!["nothing looks wrong".to_owned()];
     }
-    findings.iter().map(|finding| format!("! {finding}")).collect()
+    let mut lines: Vec<String> = findings.iter().map(|finding| format!("! {finding}")).collect();
+    if findings.is_empty() {
+        lines.push("nothing found so far".to_owned());
+    }
+    if !unjudged.is_empty() {
+        let each = unjudged.iter().map(|(kind, takes)| format!("{kind} ({})", time(*takes)));
+        let text = format!("too soon to judge {}", each.collect::<Vec<_>>().join(", "));
+        lines.extend(wrapped(&text, COLUMNS_MAX));
+    }
+    lines
 }
 
 /// `text` in lines of `width`, the second and further ones indented.
@@ -154,7 +167,7 @@ pub(super) mod tests {
         ];
         let finding = finding();
         let text =
-            summary(3, Duration::from_secs(75), &[&finding], &[]) + &text(&rows, &[&finding]);
+            summary(3, Duration::from_secs(75), &[&finding], &[], &[]) + &text(&rows, &[&finding]);
         assert!(text.lines().skip(2).all(|line| line.chars().count() <= 80), "{text}");
         assert_data_eq!(
             text,
@@ -172,7 +185,7 @@ tor0/Ethe…ong-name  3     12k    50%       -      0      -      0      -    38
 
     #[test]
     fn long_evidence_is_wrapped() {
-        let lines = wrapped(&wrong(&[&finding()])[0], 40);
+        let lines = wrapped(&wrong(&[&finding()], &[])[0], 40);
         assert!(lines.iter().all(|line| line.chars().count() <= 40), "{lines:?}");
         assert!(lines.len() > 1 && lines[1].starts_with("   "), "{lines:?}");
     }

@@ -7,6 +7,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command as Process, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Instant;
 
@@ -372,14 +373,10 @@ fn watch_tells_rates_and_ends_with_one_if_something_is_wrong() {
     let folder = TempDir::new().unwrap();
     save_host(folder.path(), 5);
     let watch = |arguments: &[&str]| {
-        ferroce()
-            .args(["watch", "--interval", "0.05", "--from"])
-            .arg(folder.path())
-            .args(arguments)
-            .assert()
+        ferroce().args(["watch", "--from"]).arg(folder.path()).args(arguments).assert()
     };
-    watch(&["--once"]).success().stderr_eq("").stdout_eq(str![[r#"
-1 port, [..]
+    watch(&["--once", "--interval", "2.5"]).success().stderr_eq("").stdout_eq(str![[r#"
+1 port, 10[..] s
 nothing looks wrong
 PORT               PR RX-PS/s PAUSED TX-PS/s MARK/s  CNP/s DROP/s RETX/s  bit/s
 mlx5_0/1            -       -      -       -      0      0      0      0      0
@@ -387,8 +384,18 @@ mlx5_0/1            3       0     0%       0      -      -      0      -      -
 
 
 "#]]);
-    let assert = watch(&["--once", "--json"]).success();
+    let two = ["--looks", "2", "--interval", "0.05"];
+    watch(&two).success().stdout_eq(str![[r#"
+1 port, [..]
+nothing found so far
+too soon to judge deadlock (2.0 s), pause-storm (0.4 s), slow-receiver (5.0 s),
+   ecn-never-marks (10.0 s), early-pauses (5.0 s)
+PORT [..]
+...
+"#]]);
+    let assert = watch(&[&two[..], &["--once", "--json"]].concat()).success();
     let line: Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
+    assert_eq!(line["not_judged_yet"].as_array().unwrap().len(), 5, "{line}");
     assert_eq!(
         (line["findings"].as_array().unwrap().len(), line["rows"].as_array().unwrap().len()),
         (0, 2)
@@ -424,6 +431,38 @@ error: one thing was found wrong
     fs::write(&recording, "{\n").unwrap();
     let assert = ferroce().args(["watch", "--replay"]).arg(&recording).assert().code(125);
     assert!(String::from_utf8_lossy(&assert.get_output().stderr).contains("line 1: no JSON"));
+}
+
+#[test]
+fn once_is_long_enough_for_a_storm_that_goes_on() {
+    let folder = TempDir::new().unwrap();
+    let host = folder.path().join("h");
+    fs::create_dir(&host).unwrap();
+    let storm = |pauses: u64| {
+        let text = format!("NIC statistics:\n tx_prio3_pause: {pauses}\n rx_prio3_bytes: 77\n");
+        fs::write(folder.path().join("new"), text).unwrap();
+        fs::rename(folder.path().join("new"), host.join("ethtool-eth0.txt")).unwrap();
+    };
+    storm(0);
+    let (end, ended) = mpsc::channel::<()>();
+    let output = thread::scope(|scope| {
+        scope.spawn(move || {
+            for number in 1.. {
+                storm(500 * number);
+                let wait = ended.recv_timeout(Duration::from_millis(100));
+                if wait != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
+            }
+        });
+        let args = ["watch", "--once", "--interval", "5", "--from"];
+        let assert = ferroce().args(args).arg(folder.path()).assert();
+        drop(end);
+        assert.get_output().clone()
+    });
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("\n! pause-storm h, priority 3: "), "{said}");
+    assert_eq!(output.status.code(), Some(1), "{said}");
 }
 
 #[test]
@@ -470,7 +509,7 @@ fn a_hook_is_told_unless_it_is_to_act() {
         }
         let mut watch = Running(watch.spawn().unwrap());
         let mut lines = BufReader::new(watch.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-        assert!(lines.any(|line| line == "nothing looks wrong"));
+        assert!(lines.any(|line| line == "nothing found so far"));
         storm(2);
         let told_line = lines.find(|line| line.contains("echo")).unwrap();
         assert_eq!(told_line.trim_start().contains(": would run: "), !act, "{told_line}");

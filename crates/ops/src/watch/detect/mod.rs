@@ -54,6 +54,16 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them, the worst first.
+    pub const ALL: [Self; 6] = [
+        Self::Deadlock,
+        Self::PauseStorm,
+        Self::LosslessLoss,
+        Self::SlowReceiver,
+        Self::EcnNeverMarks,
+        Self::EarlyPauses,
+    ];
+
     /// As in labels and JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -169,6 +179,28 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// How long, and in how many gaps between looks, something has to be so until it is found.
+    pub fn takes(&self, kind: Kind) -> (Duration, u32) {
+        match kind {
+            Kind::Deadlock => (self.deadlock_hold, 1),
+            Kind::PauseStorm => (self.detection, 2),
+            Kind::LosslessLoss => (Duration::ZERO, 1),
+            Kind::SlowReceiver => (self.slow_hold, 1),
+            Kind::EcnNeverMarks => (self.ecn_hold, 1),
+            Kind::EarlyPauses => (self.early_hold, 1),
+        }
+    }
+
+    /// How many looks, [`poll`](Self::poll) apart, find whatever is so from the first of them on.
+    pub fn looks_for_all(&self) -> u64 {
+        let poll = self.poll.as_nanos().max(1);
+        let gaps = Kind::ALL.map(|kind| {
+            let (time, gaps) = self.takes(kind);
+            time.as_nanos().div_ceil(poll).max(u128::from(gaps))
+        });
+        1 + u64::try_from(gaps.into_iter().max().unwrap_or(1)).unwrap_or(u64::MAX - 1)
+    }
+
     /// The same with every time multiplied, for simulations of milliseconds.
     #[must_use]
     pub fn scaled(mut self, factor: f64) -> Self {
@@ -192,12 +224,19 @@ impl Settings {
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     since: Option<Duration>,
+    /// For how many gaps between looks it has held.
+    gaps: u32,
 }
 
 impl Held {
     /// Since when it holds without a break; the gap from `before` counts.
     fn look(&mut self, holds: bool, before: Duration) -> Option<Duration> {
-        self.since = if holds { Some(self.since.unwrap_or(before)) } else { None };
+        if holds {
+            self.since = self.since.or(Some(before));
+            self.gaps = self.gaps.saturating_add(1);
+        } else {
+            *self = Self::default();
+        }
         self.since
     }
 }
@@ -237,6 +276,8 @@ struct Open {
 pub struct Watch {
     settings: Settings,
     at: Option<Duration>,
+    /// When the first look was, and how many gaps there were since.
+    begin: (Duration, u32),
     ports: BTreeMap<PortName, PortState>,
     /// Devices and priorities of which pauses were seen.
     paused: BTreeMap<String, u8>,
@@ -252,8 +293,19 @@ type Seen = Vec<(Kind, String, usize, PortName, Duration, String)>;
 impl Watch {
     /// Nothing was seen yet.
     pub fn new(settings: Settings) -> Self {
-        let (at, ports, paused, ecn, thresholds, early, open) = Default::default();
-        Self { settings, at, ports, paused, ecn, thresholds, early, open }
+        let (at, begin, ports, paused, ecn, thresholds, early, open) = Default::default();
+        Self { settings, at, begin, ports, paused, ecn, thresholds, early, open }
+    }
+
+    /// What cannot have been found yet, because it has been looked for too short a time; and how long it takes.
+    pub fn unjudged(&self) -> Vec<(Kind, Duration)> {
+        let (begin, gaps) = self.begin;
+        let length = self.at.map_or(Duration::ZERO, |at| at.saturating_sub(begin));
+        let takes = Kind::ALL.map(|kind| (kind, self.settings.takes(kind)));
+        let not_yet = |(kind, (time, least)): (Kind, (Duration, u32))| {
+            (length < time || gaps < least).then_some((kind, time))
+        };
+        takes.into_iter().filter_map(not_yet).collect()
     }
 
     /// What is wrong at present, the worst first.
@@ -268,10 +320,12 @@ impl Watch {
             Some(before) if at > before => at - before,
             _ => {
                 // The first look, or a clock that went back.
+                self.begin = (at, 0);
                 self.begin_anew(sample);
                 return Vec::new();
             }
         };
+        self.begin.1 = self.begin.1.saturating_add(1);
         let before = at - gap;
         let mut seen = Seen::new();
         let mut waits: [BTreeMap<&str, Vec<&str>>; PRIORITIES] = Default::default();
@@ -620,8 +674,9 @@ impl Look<'_> {
             // No data while it pauses; where neither is counted, nothing is said.
             let storm = frames > 0 && came == Some(false) && always.unwrap_or(true);
             let since = state.nic_storm.look(storm || always == Some(true), self.before);
+            let two_agree = state.nic_storm.gaps >= 2;
             if let Some(since) =
-                since.filter(|&since| self.at - since >= self.settings.detection.max(2 * self.gap))
+                since.filter(|&since| two_agree && self.at - since >= self.settings.detection)
             {
                 let evidence =
                     format!("{} sends pauses without end, and nothing comes in", self.name);

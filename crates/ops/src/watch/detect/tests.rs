@@ -68,6 +68,33 @@ fn pauses_that_a_nic_sends_are_a_storm_or_a_slow_receiver_by_whether_data_comes(
 }
 
 #[test]
+fn as_many_looks_as_are_said_find_all_and_what_they_are_too_few_for_is_told() {
+    for interval_ms in [50, 400, 1_000, 5_000, 30_000] {
+        let interval = Duration::from_millis(interval_ms);
+        let settings = Settings { poll: interval, ..Settings::default() };
+        let mut watch = Watch::new(settings.clone());
+        let looks = settings.looks_for_all();
+        let mut found = Vec::new();
+        for look in 0..looks {
+            assert!(!watch.unjudged().is_empty(), "{interval_ms} ms, {look} of {looks}");
+            // No look comes early, and each gap is a little longer than the one before.
+            let at = interval * look as u32 + Duration::from_micros(look * look);
+            found.extend(watch.look(at, &nic((500 * interval_ms * look, None, Some(5)))));
+        }
+        assert_eq!(watch.unjudged(), [], "{interval_ms} ms");
+        assert_eq!(kinds(&found), [(Kind::PauseStorm, "mlx5_0")], "{interval_ms} ms");
+    }
+    let settings = Settings { poll: Duration::from_secs(5), ..Settings::default() };
+    assert_eq!(settings.looks_for_all(), 3);
+    let mut watch = Watch::new(settings);
+    for second in [0, 5] {
+        watch.look(Duration::from_secs(second), &nic((second, None, Some(5))));
+    }
+    let names: Vec<&str> = watch.unjudged().iter().map(|(kind, _)| kind.name()).collect();
+    assert_eq!(names, ["pause-storm", "ecn-never-marks"]);
+}
+
+#[test]
 fn a_finding_is_told_once_and_is_over_when_it_is() {
     let mut watch = Watch::new(Settings::default());
     let mut events = Vec::new();
