@@ -8,7 +8,7 @@ use std::path::Path;
 
 use fabric::counters::{POOL_PEAK, POOL_SIZE};
 use ops::watch::{
-    Event, PoolSample, PortName, PortSample, Raw, Role, Sample, Settings, Watch, simulated,
+    Event, Kind, PoolSample, PortName, PortSample, Raw, Role, Sample, Settings, Watch, simulated,
 };
 use telemetry::{Cell, Column, Table};
 
@@ -16,6 +16,9 @@ use crate::failure::Failure;
 
 /// How often a run is looked at again: so seldom that microseconds of pauses do not matter.
 const POLL: Duration = Duration::from_micros(250);
+
+/// By time, in picoseconds: a queue, and the bytes it sent, its length and how long it was paused.
+type Rows = BTreeMap<i64, Vec<(PortName, usize, [i64; 3])>>;
 
 pub(super) fn read(raw: &mut Raw, folder: &Path) -> Result<(), Failure> {
     read_with_pools(raw, folder).map(drop)
@@ -52,16 +55,19 @@ fn read_with_pools(raw: &mut Raw, folder: &Path) -> Result<BTreeMap<String, Pool
     Ok(pools)
 }
 
-/// Watches a run again by its samples: what is found when, and what is so at its end. Times of the detectors are scaled
-/// to its length, since milliseconds are simulated.
+/// Watches a run again by its samples: what is found when. Times of the detectors are scaled to its length, since
+/// milliseconds are simulated.
 ///
 /// Its samples have queues, bytes and how long ports were paused. How many pause frames there were, and watermarks, only
 /// its counters say, at the end of the run: frames are spread over the time that a port was paused, and watermarks are taken
 /// to be those of the end.
+///
+/// A run ends where the simulator has proved a deadlock, which is sooner than a circle has stood still for long enough:
+/// it is watched on as it then stands.
 pub(crate) fn replay(
     folder: &Path,
     settings: &Settings,
-) -> Result<(Watch, Vec<(Duration, Event)>), Failure> {
+) -> Result<Vec<(Duration, Event)>, Failure> {
     let mut raw = Raw::default();
     let pools = read_with_pools(&mut raw, folder)?;
     let counted = raw.sample();
@@ -69,7 +75,7 @@ pub(crate) fn replay(
         raw.ports().iter().any(|(at, port)| port.role == Role::Switch && at.device == name)
     };
     let mut roles: BTreeMap<String, Role> = BTreeMap::new();
-    let mut rows: BTreeMap<i64, Vec<(PortName, usize, [i64; 3])>> = BTreeMap::new();
+    let mut rows = Rows::new();
     let columns =
         ["time_ps", "node", "neighbour", "queue", "sent_bytes", "queued_bytes", "paused_ps"];
     table(folder, "samples.parquet", &columns, |cells| {
@@ -95,7 +101,8 @@ pub(crate) fn replay(
         }
     })?;
     // Thousandths, as the scenarios' storms last milliseconds where real ones last seconds.
-    let mut watch = Watch::new(Settings { poll: POLL, ..settings.clone().scaled(1e-3) });
+    let settings = Settings { poll: POLL, ..settings.clone().scaled(1e-3) };
+    let mut watch = Watch::new(settings.clone());
     let mut sample = Sample { pools, ..Sample::default() };
     let mut in_all: BTreeMap<(PortName, usize), i64> = BTreeMap::new();
     for (port, queue, [_, _, paused]) in rows.values().flatten() {
@@ -121,6 +128,7 @@ pub(crate) fn replay(
     let mut paused_ps: BTreeMap<(PortName, usize), i64> = BTreeMap::new();
     watch.look(Duration::ZERO, &sample);
     let mut due = POLL;
+    let (still, end) = still_at_the_end(&rows);
     for (time, rows) in rows {
         for (port, queue, [sent, queued, paused]) in rows {
             let key = (port, queue);
@@ -144,14 +152,54 @@ pub(crate) fn replay(
             at.sent_packets =
                 at.sent_packets.map(|packets| packets + u64::try_from(sent).unwrap_or(0));
         }
-        let at = Duration::from_nanos(u64::try_from(time / 1_000).unwrap_or(0));
+        let at = since_begin(time);
         if at < due {
             continue;
         }
         due = at + POLL;
         events.extend(watch.look(at, &sample).into_iter().map(|event| (at, event)));
     }
-    Ok((watch, events))
+    if is_deadlocked(folder)? {
+        let mut at = end;
+        let is_deadlock = |event: &Event| matches!(event, Event::Found(finding) if finding.kind == Kind::Deadlock);
+        while at < end + settings.deadlock_hold + POLL {
+            at += POLL;
+            for (port, queue) in &still {
+                let Some(port) = sample.ports.get_mut(port) else { continue };
+                let paused = &mut port.queues[*queue].paused_us;
+                *paused = paused.map(|us| us + POLL.as_micros() as u64);
+            }
+            let seen = watch.look(at, &sample).into_iter().filter(is_deadlock);
+            events.extend(seen.map(|event| (at, event)));
+        }
+    }
+    Ok(events)
+}
+
+fn since_begin(time_ps: i64) -> Duration {
+    Duration::from_nanos(u64::try_from(time_ps / 1_000).unwrap_or(0))
+}
+
+/// The queues that were paused in all of the last sample and have sent nothing, and when that was.
+fn still_at_the_end(rows: &Rows) -> (Vec<(PortName, usize)>, Duration) {
+    let mut last = rows.iter().rev();
+    let Some((end, of_end)) = last.next() else { return (Vec::new(), Duration::ZERO) };
+    let length = end - last.next().map_or(0, |(before, _)| *before);
+    let still = of_end
+        .iter()
+        .filter(|(_, _, [sent, _, paused])| *sent == 0 && *paused as f64 > 0.99 * length as f64);
+    (still.map(|(port, queue, _)| (port.clone(), *queue)).collect(), since_begin(*end))
+}
+
+/// Whether the run ended because the simulator found a deadlock.
+fn is_deadlocked(folder: &Path) -> Result<bool, Failure> {
+    let mut found = false;
+    if folder.join("seeds.parquet").is_file() {
+        table(folder, "seeds.parquet", &["ended"], |cells| {
+            found |= matches!(cells, [Cell::Text("deadlocked")]);
+        })?;
+    }
+    Ok(found)
 }
 
 /// The part of a total that there was by a time.

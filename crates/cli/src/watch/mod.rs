@@ -312,11 +312,12 @@ fn history(arguments: &Look, events: &[(Duration, Event)]) -> Result<u64, Failur
 
 fn simulated(arguments: &Look, folder: &std::path::Path) -> Result<(), Failure> {
     let settings = arguments.settings();
-    let (watch, events) = sources::replay(folder, &settings)?;
+    let events = sources::replay(folder, &settings)?;
     let found = history(arguments, &events)?;
     if !arguments.json {
         let raw = arguments.sources.gather()?;
-        let open = watch.open().count();
+        let over = events.iter().filter(|(_, event)| matches!(event, Event::Over(_))).count();
+        let open = found - over as u64;
         let ports = raw.ports().len();
         print(&format!(
             "{ports} ports of a simulation; {found} found, {open} of them at its end\n"
