@@ -11,7 +11,7 @@ use telemetry::{Endpoint, EndpointError, Format, MetricKind, Metrics, OtlpReceiv
 
 use crate::failure::Failure;
 use crate::output::{print, tell};
-use crate::sources::Sources;
+use crate::sources::{Sources, Unread};
 
 #[derive(Debug, Args)]
 pub(crate) struct Export {
@@ -146,23 +146,29 @@ struct Exporter {
     series_max: usize,
     begin: Instant,
     watch: Watch,
+    /// What could not be read, in all scrapes.
     errors: u64,
+    unread: Unread,
 }
 
 impl Exporter {
     fn new(arguments: &Export) -> Self {
         let sources = arguments.sources.clone();
         let watch = Watch::new(Settings::default());
-        Self { sources, series_max: arguments.series_max, begin: Instant::now(), watch, errors: 0 }
+        let series_max = arguments.series_max;
+        let (begin, unread) = (Instant::now(), Unread::default());
+        Self { sources, series_max, begin, watch, errors: 0, unread }
     }
 
     fn scrape(&mut self) -> Result<Metrics, Failure> {
         let raw = self.sources.gather()?;
         let sample = raw.sample();
         self.watch.look(self.begin.elapsed(), &sample);
+        self.errors += raw.notes.len() as u64;
+        self.unread.tell(&raw.notes);
         let mut all = Metrics::bounded(self.series_max);
         // First, so that they are there whatever the bound.
-        self.about(&mut all, true);
+        self.about(&mut all, raw.notes.is_empty());
         sample_metrics(&sample, self.watch.open(), &mut all);
         metrics(&raw, &mut all);
         Ok(all)
@@ -178,9 +184,9 @@ impl Exporter {
     }
 
     fn about(&self, all: &mut Metrics, success: bool) {
-        let help = "Scrapes whose counters could not be read.";
+        let help = "Files, and whole scrapes, whose counters could not be read.";
         all.add("rdma_scrape_errors_total", MetricKind::Counter, help, &[], self.errors);
-        let help = "Whether the counters of this scrape could be read.";
+        let help = "Whether all counters of this scrape could be read.";
         let labels = [("collector", "ferroce")];
         all.add(
             "rdma_scrape_collector_success",

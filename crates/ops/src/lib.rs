@@ -19,6 +19,7 @@ mod limits;
 pub mod pingmesh;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod text;
 mod tiers;
 pub mod times;
 pub mod watch;

@@ -11,7 +11,7 @@ use ops::pingmesh::counted::Reading;
 
 use crate::failure::Failure;
 use crate::output::tell;
-use crate::sources::Sources;
+use crate::sources::{Sources, Unread};
 
 /// How often the files of the configuration are read again.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -23,6 +23,7 @@ pub(super) struct Beside {
     counters: Option<Sources>,
     diagnosed: Option<Instant>,
     before: Option<Reading>,
+    unread: Unread,
     /// What was said last, which is not said again.
     told: String,
 }
@@ -36,6 +37,7 @@ impl Beside {
             counters,
             diagnosed: None,
             before: None,
+            unread: Unread::default(),
             told: String::new(),
         }
     }
@@ -75,7 +77,9 @@ impl Beside {
     /// There are none.
     pub(super) fn counters(&mut self) -> Result<Option<(Option<Reading>, Reading)>, Failure> {
         let Some(counters) = &self.counters else { return Ok(None) };
-        let now = Reading::of(&counters.gather()?, |_| true);
+        let raw = counters.gather()?;
+        self.unread.tell(&raw.notes);
+        let now = Reading::of(&raw, |_| true);
         Ok(Some((self.before.replace(now.clone()), now)))
     }
 

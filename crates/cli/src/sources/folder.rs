@@ -10,12 +10,14 @@
 //! ```
 //!
 //! What a file is follows from its name, and of switches from its text. A file that is none of these is passed over: the
-//! folder may hold a configuration too.
+//! folder may hold a configuration too. One that is, and cannot be read, costs its own counters, and is noted.
 
-use std::fs;
+use core::cmp::Ordering;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::Path;
 
-use ops::watch::{PortName, Raw, ReadError, dcb, ethtool, rdma, sonic, sysfs};
+use ops::watch::{PortName, Raw, dcb, ethtool, rdma, sonic, sysfs};
 
 use crate::failure::Failure;
 
@@ -29,13 +31,21 @@ const HINT: &str = "save a copy of /sys/class/infiniband, `ethtool -S eth0` as e
 
 pub(super) fn read(raw: &mut Raw, folder: &Path) -> Result<(), Failure> {
     let mut walk = Walk { raw, root: folder, files: 0, known: 0 };
-    walk.folder(folder, "", 0)?;
-    if walk.known == 0 {
-        return Err(
-            Failure::new(format!("there are no counters in {}", folder.display())).hint(HINT)
-        );
+    walk.folder(folder, "", 0).map_err(|why| {
+        Failure::new(format!("cannot read {}: {why}", folder.display())).hint(HINT)
+    })?;
+    let known = walk.known;
+    let is_empty = raw.ports().values().all(|port| port.counters().next().is_none());
+    if known > 0 || !is_empty {
+        return Ok(());
     }
-    Ok(())
+    // Nothing was read at all: why not is all that there is to be said.
+    let message = match &raw.notes[..] {
+        [] => format!("there are no counters in {}", folder.display()),
+        [only] => only.clone(),
+        [first, rest @ ..] => format!("{first}; and {} others", rest.len()),
+    };
+    Err(Failure::new(message).hint(HINT))
 }
 
 struct Walk<'a> {
@@ -46,10 +56,9 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn folder(&mut self, folder: &Path, relative: &str, depth: usize) -> Result<(), Failure> {
-        let cannot =
-            |error| Failure::new(format!("cannot read {}: {error}", folder.display())).hint(HINT);
-        let mut entries: Vec<_> = fs::read_dir(folder).map_err(cannot)?.flatten().collect();
+    fn folder(&mut self, folder: &Path, relative: &str, depth: usize) -> Result<(), String> {
+        let read = fs::read_dir(folder).map_err(|error| error.to_string())?;
+        let mut entries: Vec<_> = read.flatten().collect();
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -58,24 +67,42 @@ impl Walk<'_> {
             let path = entry.path();
             // Links are followed in a copy of sysfs only as far as they stay files.
             let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_dir() && depth < DEPTH_MAX {
-                self.folder(&path, &relative, depth + 1)?;
-            } else if kind.is_file() && self.files < FILES_MAX {
-                self.files += 1;
-                self.file(&path, &relative, &name)?;
+            let read = match kind {
+                kind if kind.is_dir() && depth == DEPTH_MAX => {
+                    Err(format!("folders are read {DEPTH_MAX} deep"))
+                }
+                kind if kind.is_dir() => self.folder(&path, &relative, depth + 1),
+                kind if kind.is_file() => self.file(&path, &relative, &name),
+                _ => Ok(()),
+            };
+            // A copy of sysfs has deep folders without counters.
+            let is_other = kind.is_dir() && self::kind(&relative, &name) == Kind::Sysfs;
+            if let Err(why) = read
+                && !is_other
+            {
+                self.raw.notes.push(format!("cannot read {}: {why}", path.display()));
             }
         }
         Ok(())
     }
 
-    fn file(&mut self, path: &Path, relative: &str, name: &str) -> Result<(), Failure> {
+    fn file(&mut self, path: &Path, relative: &str, name: &str) -> Result<(), String> {
         let kind = kind(relative, name);
-        if kind == Kind::Other || fs::metadata(path).is_ok_and(|about| about.len() > FILE_BYTES_MAX)
-        {
+        if kind == Kind::Other {
             return Ok(());
         }
-        // What is no text is no counter.
-        let Ok(text) = fs::read_to_string(path) else { return Ok(()) };
+        self.files += 1;
+        match self.files.cmp(&FILES_MAX) {
+            Ordering::Less => {}
+            Ordering::Equal => return Err(format!("{FILES_MAX} files are read, and no more")),
+            Ordering::Greater => return Ok(()),
+        }
+        let text = match text(path) {
+            Ok(text) => text,
+            // A copy of sysfs has files of other kinds, and some that its device does not let be read.
+            Err(_) if matches!(kind, Kind::Sysfs | Kind::Text | Kind::Json) => return Ok(()),
+            Err(why) => return Err(why),
+        };
         let host = host(relative);
         let stem = name.split('.').next().unwrap_or(name);
         let interface = |prefixes: &[&str]| {
@@ -102,16 +129,32 @@ impl Walk<'_> {
             Kind::Ethtool => ethtool::read(self.raw, &interface(&["ethtool", "S"]), &text),
             Kind::Dcb => dcb::read(self.raw, &interface(&["dcb", "pfc"]), &text),
             Kind::Rdma => rdma::read(self.raw, host, &text),
+            Kind::Tables => sonic::read_text(self.raw, &switch, &text),
             Kind::Text if is_counters => sonic::read_text(self.raw, &switch, &text),
+            Kind::CountersDb => sonic::read_json(self.raw, &switch, &text),
             Kind::Json if text.contains("SAI_") => sonic::read_json(self.raw, &switch, &text),
             _ => return Ok(()),
         };
+        read.map_err(|error| error.to_string())?;
         self.known += 1;
-        read.map_err(|ReadError { line, expected }| {
-            let at = if line > 0 { format!(":{line}") } else { String::new() };
-            Failure::new(format!("{}{at}: {expected}", path.display()))
-        })
+        Ok(())
     }
+}
+
+/// The text of a file that is not too long.
+fn text(path: &Path) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let length = file.metadata().map_or(0, |about| about.len());
+    if length <= FILE_BYTES_MAX {
+        // It may have grown since.
+        let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+        read.map_err(|error| error.to_string())?;
+    }
+    if length.max(bytes.len() as u64) > FILE_BYTES_MAX {
+        return Err(format!("it is longer than {} MiB", FILE_BYTES_MAX >> 20));
+    }
+    Ok(ops::text::of(&bytes))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,6 +163,11 @@ enum Kind {
     Ethtool,
     Dcb,
     Rdma,
+    /// What `show` prints, by its name.
+    Tables,
+    /// A dump of COUNTERS_DB, by its name.
+    CountersDb,
+    /// What may be the one or the other.
     Text,
     Json,
     Other,
@@ -134,6 +182,8 @@ fn kind(relative: &str, name: &str) -> Kind {
         name if name.starts_with("ethtool") && name != "ethtool" => Kind::Ethtool,
         name if name.starts_with("dcb-pfc") || name.starts_with("dcb_pfc") => Kind::Dcb,
         name if name.starts_with("rdma") && ending == "json" => Kind::Rdma,
+        name if ending == "txt" && name.starts_with("pfc-counters") => Kind::Tables,
+        name if ending == "json" && name.starts_with("counters-db") => Kind::CountersDb,
         _ if ending == "txt" => Kind::Text,
         _ if ending == "json" => Kind::Json,
         _ => Kind::Other,
@@ -161,8 +211,10 @@ mod tests {
             ("ethtool-S-eth0.txt", Kind::Ethtool, ""),
             ("dcb-pfc-eth0.json", Kind::Dcb, ""),
             ("dcb-ets-eth0.json", Kind::Json, ""),
-            ("tor0/pfc-counters.txt", Kind::Text, "tor0"),
-            ("tor0/counters-db.json", Kind::Json, "tor0"),
+            ("tor0/pfc-counters.txt", Kind::Tables, "tor0"),
+            ("tor0/interfaces.txt", Kind::Text, "tor0"),
+            ("tor0/counters-db.json", Kind::CountersDb, "tor0"),
+            ("tor0/config_db.json", Kind::Json, "tor0"),
             ("rdma-statistic.json", Kind::Rdma, ""),
             ("core.gz", Kind::Other, ""),
         ] {

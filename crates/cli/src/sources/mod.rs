@@ -8,12 +8,14 @@ mod folder;
 mod here;
 mod simulation;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ops::watch::Raw;
 
 use crate::failure::Failure;
+use crate::output::tell;
 
 pub(crate) use simulation::replay;
 
@@ -54,6 +56,32 @@ impl Sources {
     /// The folder of a simulation, if that is what is read.
     pub(crate) fn simulation(&self) -> Option<&Path> {
         self.from.as_deref().filter(|folder| is_simulation(folder))
+    }
+}
+
+/// What was said of what cannot be read, which is said once.
+#[derive(Debug, Default)]
+pub(crate) struct Unread {
+    told: BTreeSet<String>,
+}
+
+impl Unread {
+    /// The most that is remembered, and the most that is said of one look.
+    const TOLD_MAX: usize = 10_000;
+    const LINES_MAX: usize = 10;
+
+    /// Says what is new of `notes` on standard error.
+    pub(crate) fn tell(&mut self, notes: &[String]) {
+        let room = Self::TOLD_MAX - self.told.len();
+        let new = notes.iter().filter(|note| !self.told.contains(*note)).take(room);
+        let new: Vec<String> = new.cloned().collect();
+        for note in new.iter().take(Self::LINES_MAX) {
+            tell(&format!("warning: {note}"));
+        }
+        if let Some(more) = new.len().checked_sub(Self::LINES_MAX).filter(|more| *more > 0) {
+            tell(&format!("warning: {more} others cannot be read either"));
+        }
+        self.told.extend(new);
     }
 }
 

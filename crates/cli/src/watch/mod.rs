@@ -154,7 +154,13 @@ pub(crate) fn run(arguments: &Look) -> Result<(), Failure> {
             return Ok(());
         }
     }
-    verdict(looker.found)
+    match looker.unread.len() {
+        files if files > 0 && looker.found == 0 => Err(Failure::new(format!(
+            "nothing was found, but {} cannot be read",
+            if files == 1 { "one file".to_owned() } else { format!("{files} files") }
+        ))),
+        _ => verdict(looker.found),
+    }
 }
 
 fn verdict(found: u64) -> Result<(), Failure> {
@@ -177,6 +183,8 @@ struct Looker<'a> {
     begin: Instant,
     at: Duration,
     sample: Option<Sample>,
+    /// What could not be read at the last look.
+    unread: Vec<String>,
     rows: Vec<Row>,
     /// How many things were found since the beginning.
     found: u64,
@@ -199,6 +207,7 @@ impl<'a> Looker<'a> {
             begin: Instant::now(),
             at: Duration::ZERO,
             sample: None,
+            unread: Vec::new(),
             rows: Vec::new(),
             found: 0,
             told: Vec::new(),
@@ -225,7 +234,7 @@ impl<'a> Looker<'a> {
                     .extend(told.into_iter().map(|line| format!("{}: {line}", rows::time(at))));
             }
         }
-        (self.at, self.sample) = (at, Some(sample));
+        (self.at, self.sample, self.unread) = (at, Some(sample), raw.notes);
         Ok(())
     }
 
@@ -233,10 +242,14 @@ impl<'a> Looker<'a> {
         self.sample.as_ref().map_or(0, |sample| sample.ports.len())
     }
 
+    fn wrong(&self, findings: &[&Finding]) -> Vec<String> {
+        rows::wrong(findings, &self.watch.unjudged(), &self.unread)
+    }
+
     fn to_text(&self) -> String {
         let findings: Vec<&Finding> = self.watch.open().collect();
-        let unjudged = self.watch.unjudged();
-        let mut text = rows::summary(self.ports(), self.at, &findings, &unjudged, &self.told);
+        let wrong = self.wrong(&findings);
+        let mut text = rows::summary(self.ports(), self.at, &wrong, &self.told);
         text += &rows::text(&self.rows, &findings);
         text.push('\n');
         text
@@ -250,6 +263,7 @@ impl<'a> Looker<'a> {
             "at_seconds": self.at.as_secs_f64(),
             "findings": findings,
             "not_judged_yet": unjudged.collect::<Vec<_>>(),
+            "not_read": self.unread,
             "rows": rows,
         });
         format!("{line}\n")

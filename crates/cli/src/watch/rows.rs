@@ -63,15 +63,9 @@ pub(super) fn text(rows: &[Row], findings: &[&Finding]) -> String {
 }
 
 /// The first lines: how much is looked at, and what is wrong.
-pub(super) fn summary(
-    ports: usize,
-    at: Duration,
-    findings: &[&Finding],
-    unjudged: &[(Kind, Duration)],
-    told: &[String],
-) -> String {
+pub(super) fn summary(ports: usize, at: Duration, wrong: &[String], told: &[String]) -> String {
     let mut text = format!("{ports} {}, {}\n", if ports == 1 { "port" } else { "ports" }, time(at));
-    text += &wrong(findings, unjudged).join("\n");
+    text += &wrong.join("\n");
     text.push('\n');
     for line in told {
         text += &format!("  > {line}\n");
@@ -79,14 +73,25 @@ pub(super) fn summary(
     text
 }
 
-/// What is wrong, a line each; that nothing is, only of what there was time to judge.
-pub(super) fn wrong(findings: &[&Finding], unjudged: &[(Kind, Duration)]) -> Vec<String> {
-    if findings.is_empty() && unjudged.is_empty() {
+/// The most files that cannot be read which are named.
+const UNREAD_MAX: usize = 5;
+
+/// What is wrong, a line each; that nothing is, only if all was read and there was time to judge it.
+pub(super) fn wrong(
+    findings: &[&Finding],
+    unjudged: &[(Kind, Duration)],
+    unread: &[String],
+) -> Vec<String> {
+    if findings.is_empty() && unjudged.is_empty() && unread.is_empty() {
         return vec!["nothing looks wrong".to_owned()];
     }
     let mut lines: Vec<String> = findings.iter().map(|finding| format!("! {finding}")).collect();
     if findings.is_empty() {
         lines.push("nothing found so far".to_owned());
+    }
+    lines.extend(unread.iter().take(UNREAD_MAX).map(|note| format!("? {note}")));
+    if let Some(more) = unread.len().checked_sub(UNREAD_MAX).filter(|more| *more > 0) {
+        lines.push(format!("? {more} others cannot be read either"));
     }
     if !unjudged.is_empty() {
         let each = unjudged.iter().map(|(kind, takes)| format!("{kind} ({})", time(*takes)));
@@ -166,8 +171,8 @@ pub(super) mod tests {
             row("h0", None, 0.0),
         ];
         let finding = finding();
-        let text =
-            summary(3, Duration::from_secs(75), &[&finding], &[], &[]) + &text(&rows, &[&finding]);
+        let text = summary(3, Duration::from_secs(75), &wrong(&[&finding], &[], &[]), &[])
+            + &text(&rows, &[&finding]);
         assert!(text.lines().skip(2).all(|line| line.chars().count() <= 80), "{text}");
         assert_data_eq!(
             text,
@@ -185,7 +190,7 @@ tor0/Ethe…ong-name  3     12k    50%       -      0      -      0      -    38
 
     #[test]
     fn long_evidence_is_wrapped() {
-        let lines = wrapped(&wrong(&[&finding()], &[])[0], 40);
+        let lines = wrapped(&wrong(&[&finding()], &[], &[])[0], 40);
         assert!(lines.iter().all(|line| line.chars().count() <= 40), "{lines:?}");
         assert!(lines.len() > 1 && lines[1].starts_with("   "), "{lines:?}");
     }

@@ -48,7 +48,7 @@ fn live(
         let shown = Shown {
             ports: looker.ports(),
             at: looker.at,
-            wrong: rows::wrong(&findings, &looker.watch.unjudged()),
+            wrong: looker.wrong(&findings),
             is_wrong: !findings.is_empty(),
             told: &looker.told,
             lines: rows::lines(&looker.rows, &findings),
@@ -134,7 +134,7 @@ mod tests {
         let shown = Shown {
             ports: 3,
             at: Duration::from_secs(7),
-            wrong: rows::wrong(&[&finding], &[]),
+            wrong: rows::wrong(&[&finding], &[], &[]),
             is_wrong: true,
             told: &["pause-storm h0: take the NIC out of service".to_owned()],
             lines: rows::lines(&rows, &[&finding]),

@@ -369,6 +369,51 @@ hint: a collector that wants https has one of its own, or a sidecar, on this hos
 }
 
 #[test]
+fn what_cannot_be_read_costs_its_own_counters_and_is_told() {
+    let folder = TempDir::new().unwrap();
+    for host in ["h0", "h1", "tor0", "tor1"] {
+        fs::create_dir(folder.path().join(host)).unwrap();
+    }
+    save_ethtool(&folder.path().join("h0"), 5);
+    save_ethtool(&folder.path().join("h1"), 5);
+    let long = File::options().write(true).open(folder.path().join("h0/ethtool-eth0.txt"));
+    long.unwrap().set_len((64 << 20) + 1).unwrap();
+    fs::write(folder.path().join("tor1/counters-db.json"), "{\"COUNTERS_DB\": {").unwrap();
+    // A byte order mark, and a line that an editor has moved.
+    let moved =
+        "\u{feff} Port Rx    PFC0    PFC3\n---------  ------  ------\n Ethernet0       0   1,024\n";
+    fs::write(folder.path().join("tor0/pfc-counters.txt"), moved).unwrap();
+
+    let args = ["export", "--once", "--from"];
+    let output = ferroce().args(args).arg(folder.path()).assert().success().get_output().clone();
+    let [text, said] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    for line in [
+        "rdma_scrape_errors_total 2",
+        "rdma_scrape_collector_success{collector=\"ferroce\"} 0",
+        "rdma_roce_pfc_pause_frames_total{device=\"tor0\",direction=\"rx\",netdev=\"\",port=\"Ethernet0\",priority=\"3\"} 1024",
+    ] {
+        assert!(text.lines().any(|is| is == line), "{line} is not in\n{text}");
+    }
+    assert!(text.contains("host=\"h1\"") && !text.contains("host=\"h0\""), "{text}");
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 2, "{said}");
+    assert!(lines[0].contains("h0/ethtool-eth0.txt: it is longer than 64 MiB"), "{said}");
+    assert!(lines[1].contains("tor1/counters-db.json: line 1: no JSON"), "{said}");
+
+    let watch = |more: &[&str]| {
+        let args = ["watch", "--looks", "2", "--interval", "0.05", "--from"];
+        let assert = ferroce().args(args).arg(folder.path()).args(more).assert().code(125);
+        let output = assert.get_output().clone();
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap())
+    };
+    let [text, said] = watch(&[]);
+    assert!(text.contains("\n? cannot read ") && !text.contains("nothing looks wrong"), "{text}");
+    assert_eq!(said, "error: nothing was found, but 2 files cannot be read\n");
+    let line: Value = serde_json::from_str(&watch(&["--json"])[0]).unwrap();
+    assert_eq!(line["not_read"].as_array().unwrap().len(), 2, "{line}");
+}
+
+#[test]
 fn watch_tells_rates_and_ends_with_one_if_something_is_wrong() {
     let folder = TempDir::new().unwrap();
     save_host(folder.path(), 5);

@@ -80,7 +80,7 @@ impl RawPort {
 pub struct Raw {
     ports: BTreeMap<PortName, RawPort>,
     count: usize,
-    /// What could not be read or kept, for whoever asked.
+    /// What could not be read or kept: a file, and why, a line each.
     pub notes: Vec<String>,
 }
 

@@ -30,39 +30,44 @@ const INTERFACE: [(&str, &str); 6] = [
 /// Adds what a `show` command printed on `switch`.
 ///
 /// # Errors
-/// No table in it is one of those above.
+/// No table in it is one of those above, or a line has other columns than its table; the other lines are added.
 pub fn read_text(raw: &mut Raw, switch: &str, text: &str) -> Result<(), ReadError> {
     let lines: Vec<&str> = text.lines().collect();
-    let mut any = false;
+    let (mut any, mut odd) = (false, None);
     for (at, rule) in lines.iter().enumerate().skip(1) {
-        // The line of dashes says where columns are: some values have blanks in them, as `0.00 B/s`.
         if !rule.trim_start().starts_with("---") {
             continue;
         }
-        let columns = columns(rule);
-        let names: Vec<&str> = columns.iter().map(|column| cut(lines[at - 1], column)).collect();
+        let names = cells(lines[at - 1]);
         let Some(counters) = known(&names) else { continue };
         any = true;
-        for line in &lines[at + 1..] {
-            let interface = cut(line, &columns[0]);
-            if interface.is_empty() || interface.starts_with("--") {
+        for (number, line) in lines.iter().enumerate().skip(at + 1) {
+            let values = cells(line);
+            if values.first().is_none_or(|interface| interface.starts_with("--")) {
                 break;
             }
-            let port = PortName::new(switch, interface);
+            if values.len() != names.len() {
+                odd = odd.or(Some((number + 1, values.len(), names.len())));
+                continue;
+            }
+            let port = PortName::new(switch, values[0]);
             raw.port(&port).role = Role::Switch;
             for (column, counter) in &counters {
-                if let Some(value) = count(cut(line, &columns[*column])) {
+                if let Some(value) = count(values[*column]) {
                     raw.add(&port, Origin::Sai, counter, value);
                 }
             }
         }
     }
-    if any {
-        Ok(())
-    } else {
-        Err(ReadError::whole(
+    match odd {
+        _ if !any => Err(ReadError::whole(
             "expected the tables of show pfc counters or show interfaces counters",
-        ))
+        )),
+        Some((line, has, of)) => {
+            let expected = format!("expected {of} columns, as the table has, and there are {has}");
+            Err(ReadError { line, expected })
+        }
+        None => Ok(()),
     }
 }
 
@@ -94,26 +99,11 @@ fn known(names: &[&str]) -> Option<Vec<(usize, String)>> {
     )
 }
 
-/// Where the columns are, by the dashes below their names.
-fn columns(rule: &str) -> Vec<core::ops::Range<usize>> {
-    let mut columns = Vec::new();
-    let mut begin = None;
-    for (at, c) in rule.char_indices().chain([(rule.len(), ' ')]) {
-        match (c, begin) {
-            ('-', None) => begin = Some(at),
-            ('-', _) | (_, None) => {}
-            (_, Some(from)) => {
-                columns.push(from..at);
-                begin = None;
-            }
-        }
-    }
-    columns
-}
-
-fn cut<'a>(line: &'a str, column: &core::ops::Range<usize>) -> &'a str {
-    let end = column.end.min(line.len());
-    line.get(column.start.min(end)..end).unwrap_or_default().trim()
+/// The cells of a line: two blanks stand between them, and one in some, as in `Port Rx` and `0.00 B/s`. Not by the
+/// dashes below the names: where an editor or a paste has moved a line, a part of a number would be taken for all of it.
+fn cells(line: &str) -> Vec<&str> {
+    let parts = line.split("  ").flat_map(|part| part.split('\t'));
+    parts.map(str::trim).filter(|part| !part.is_empty()).collect()
 }
 
 /// Adds a COUNTERS_DB of `switch`: every key of it, in any nesting that dumps have (`{"value": {...}}`,
@@ -242,6 +232,24 @@ Ethernet0        U    1,500   0.00 B/s      0.00%         0        12         0 
             assert_eq!(value(&raw, port, name), expected, "{port} {name}");
         }
         assert!(read_text(&mut raw, "tor0", "Ethernet0 up\n").is_err());
+    }
+
+    #[test]
+    fn lines_that_were_moved_are_read_and_those_with_other_columns_are_told() {
+        let moved = PFC.replace("\nEthernet", "\n Ethernet").replace("  Port", "Port");
+        let (mut as_it_was, mut raw) = (Raw::default(), Raw::default());
+        read_text(&mut as_it_was, "tor0", PFC).unwrap();
+        read_text(&mut raw, "tor0", &moved).unwrap();
+        assert_eq!(raw, as_it_was);
+
+        // Half of a number is no number, and the lines above are read all the same.
+        let mut raw = Raw::default();
+        let end =
+            PFC.find("Ethernet4").unwrap() + "Ethernet4     N/A       0       0        7".len();
+        let error = read_text(&mut raw, "tor0", &PFC[..end]).unwrap_err();
+        assert_eq!(error.line, 5, "{error}");
+        assert_eq!(value(&raw, "Ethernet0", "SAI_PORT_STAT_PFC_3_RX_PKTS"), Some(1_024));
+        assert_eq!(value(&raw, "Ethernet4", "SAI_PORT_STAT_PFC_3_RX_PKTS"), None);
     }
 
     #[test]
