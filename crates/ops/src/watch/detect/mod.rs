@@ -320,8 +320,7 @@ impl Watch {
             Some(before) if at > before => at - before,
             _ => {
                 // The first look, or a clock that went back.
-                self.begin = (at, 0);
-                self.begin_anew(sample);
+                self.begin_anew(at, sample);
                 return Vec::new();
             }
         };
@@ -376,9 +375,13 @@ impl Watch {
         self.events(at, seen)
     }
 
-    fn begin_anew(&mut self, sample: &Sample) {
+    fn begin_anew(&mut self, at: Duration, sample: &Sample) {
+        self.begin = (at, 0);
         self.ports.clear();
         self.thresholds = Thresholds::default();
+        // Times of another clock say nothing by this one. What was found is so until that is over by the new one.
+        self.early.clear();
+        self.open.values_mut().for_each(|open| open.seen = at);
         for (name, now) in &sample.ports {
             self.learn(name, now);
             self.enter(name, now);

@@ -123,6 +123,20 @@ fn a_clock_that_jumps_and_ports_that_come_and_go_find_nothing() {
 }
 
 #[test]
+fn what_was_found_before_a_clock_went_back_is_over_a_while_after_it() {
+    let mut watch = Watch::new(Settings::default());
+    let mut events = Vec::new();
+    for second in 1_000..1_010u64 {
+        let storm = nic((2_000 * second, None, Some(5)));
+        events.extend(watch.look(Duration::from_secs(second), &storm));
+    }
+    for second in 0..3u64 {
+        events.extend(watch.look(Duration::from_secs(second), &nic((7, None, Some(second)))));
+    }
+    assert!(matches!(&events[..], [Event::Found(_), Event::Over(_)]), "{events:?}");
+}
+
+#[test]
 fn a_drop_is_a_loss_only_where_pauses_were_seen_or_told() {
     for (pauses, lossless, expected) in
         [(1, None, 1), (0, None, 0), (0, Some(0b1000), 1), (1, Some(0b1_0000), 0)]
