@@ -1,24 +1,25 @@
 //! `ferroce watch`: rates of all ports and priorities, and what looks wrong on top.
 
 mod hook;
+mod recording;
 mod rows;
 mod screen;
 
 use core::time::Duration;
-use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write as _};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use ops::watch::{Event, Finding, Row, Sample, Settings, StormRule, Watch, rates, recorded};
+use ops::watch::{Event, Finding, Row, Sample, Settings, StormRule, Watch, rates};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Status};
-use crate::output::{cannot_write, print, print_lines, print_while_read};
+use crate::output::{print, print_lines, print_while_read};
 use crate::sources::{self, Sources};
 use hook::Hook;
+use recording::Recording;
 
 #[derive(Debug, Args)]
 pub(crate) struct Look {
@@ -122,7 +123,7 @@ impl Look {
 
 pub(crate) fn run(arguments: &Look) -> Result<(), Failure> {
     if let Some(path) = &arguments.replay {
-        return replay(arguments, path);
+        return recording::replay(arguments, path);
     }
     if let Some(folder) = arguments.sources.simulation() {
         return simulated(arguments, folder);
@@ -177,7 +178,7 @@ fn verdict(found: u64) -> Result<(), Failure> {
 #[derive(Debug)]
 struct Looker<'a> {
     sources: &'a Sources,
-    record: Option<(PathBuf, BufWriter<File>)>,
+    record: Option<Recording>,
     hook: Hook,
     watch: Watch,
     begin: Instant,
@@ -194,14 +195,10 @@ struct Looker<'a> {
 
 impl<'a> Looker<'a> {
     fn new(arguments: &'a Look) -> Result<Self, Failure> {
-        let record = arguments.record.as_ref().map(|path| {
-            let file = File::options().create(true).append(true).open(path);
-            file.map(|file| (path.clone(), BufWriter::new(file)))
-                .map_err(|error| cannot_write(path, error))
-        });
+        let record = arguments.record.as_ref().map(|path| Recording::open(path)).transpose()?;
         Ok(Self {
             sources: &arguments.sources,
-            record: record.transpose()?,
+            record,
             hook: Hook::new(arguments.on_finding.clone(), arguments.act),
             watch: Watch::new(arguments.settings()),
             begin: Instant::now(),
@@ -217,10 +214,8 @@ impl<'a> Looker<'a> {
     fn look(&mut self) -> Result<(), Failure> {
         let raw = self.sources.gather()?;
         let at = self.begin.elapsed();
-        if let Some((path, file)) = &mut self.record {
-            let written =
-                file.write_all(recorded::write(&raw, at).as_bytes()).and_then(|()| file.flush());
-            written.map_err(|error| cannot_write(path, error))?;
+        if let Some(recording) = &mut self.record {
+            recording.add(&raw, at)?;
         }
         let sample = raw.sample();
         if let Some(before) = &self.sample {
@@ -335,30 +330,6 @@ fn simulated(arguments: &Look, folder: &std::path::Path) -> Result<(), Failure> 
         let ports = raw.ports().len();
         print(&format!(
             "{ports} ports of a simulation; {found} found, {open} of them at its end\n"
-        ))?;
-    }
-    verdict(found)
-}
-
-fn replay(arguments: &Look, path: &std::path::Path) -> Result<(), Failure> {
-    let cannot = |error: &dyn core::fmt::Display| {
-        Failure::new(format!("cannot read {}: {error}", path.display()))
-            .hint("a recording is what --record wrote")
-    };
-    let text = std::fs::read_to_string(path).map_err(|error| cannot(&error))?;
-    let mut watch = Watch::new(arguments.settings());
-    let mut events = Vec::new();
-    let mut looks = 0;
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let (at, raw) = recorded::read(line, number + 1).map_err(|error| cannot(&error))?;
-        events.extend(watch.look(at, &raw.sample()).into_iter().map(|event| (at, event)));
-        looks += 1;
-    }
-    let found = history(arguments, &events)?;
-    if !arguments.json {
-        print(&format!(
-            "{looks} looks; {found} found, {} of them at the end\n",
-            watch.open().count()
         ))?;
     }
     verdict(found)

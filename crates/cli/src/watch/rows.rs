@@ -93,12 +93,19 @@ pub(super) fn wrong(
     if let Some(more) = unread.len().checked_sub(UNREAD_MAX).filter(|more| *more > 0) {
         lines.push(format!("? {more} others cannot be read either"));
     }
-    if !unjudged.is_empty() {
-        let each = unjudged.iter().map(|(kind, takes)| format!("{kind} ({})", time(*takes)));
-        let text = format!("too soon to judge {}", each.collect::<Vec<_>>().join(", "));
-        lines.extend(wrapped(&text, COLUMNS_MAX));
-    }
+    lines.extend(too_soon(unjudged).into_iter().flat_map(|line| wrapped(&line, COLUMNS_MAX)));
     lines
+}
+
+/// What there was no time to judge, if anything.
+pub(super) fn too_soon(unjudged: &[(Kind, Duration)]) -> Option<String> {
+    let length = |takes: Duration| match takes {
+        Duration::ZERO => "two looks".to_owned(),
+        takes => time(takes),
+    };
+    let each = unjudged.iter().map(|(kind, takes)| format!("{kind} ({})", length(*takes)));
+    let each = each.collect::<Vec<_>>().join(", ");
+    (!each.is_empty()).then(|| format!("too soon to judge {each}"))
 }
 
 /// `text` in lines of `width`, the second and further ones indented.

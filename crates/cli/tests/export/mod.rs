@@ -479,6 +479,62 @@ error: one thing was found wrong
 }
 
 #[test]
+fn of_a_recording_whose_writer_was_ended_the_whole_lines_are_judged() {
+    let folder = TempDir::new().unwrap();
+    let recording = folder.path().join("storm.jsonl");
+    let look = |second: u64| {
+        let (at, pauses) = (second * 1_000_000, 3_000 * second);
+        format!(
+            r#"{{"at_us":{at},"ports":[{{"device":"mlx5_0","port":"1","counters":{{"ethtool":{{"tx_prio3_pause":{pauses},"rx_prio3_bytes":77}}}}}}]}}"#
+        ) + "\n"
+    };
+    let whole: String = (0..10).map(look).collect();
+    let judge = |text: &str| {
+        fs::write(&recording, text).unwrap();
+        let assert = ferroce().args(["watch", "--replay"]).arg(&recording).assert();
+        let output = assert.get_output().clone();
+        let [text, said] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+        (output.status.code(), text, said)
+    };
+    let (code, text, said) = judge(&format!("{whole}{{\"at_us\":9"));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(text.ends_with("10 looks; 1 found, 1 of them at the end\n"), "{text}");
+    assert!(
+        said.contains("warning: line 11 of ") && said.contains(" is cut, and left out"),
+        "{said}"
+    );
+
+    // Who goes on with it begins on a new line.
+    let host = folder.path().join("host");
+    fs::create_dir(&host).unwrap();
+    save_ethtool(&host, 5);
+    let args = ["watch", "--looks", "2", "--interval", "0.01", "--from"];
+    ferroce().args(args).arg(&host).arg("--record").arg(&recording).assert().success();
+    let text = fs::read_to_string(&recording).unwrap();
+    assert!(text.contains("\n{\"at_us\":9\n{"), "{text}");
+    let (code, text, _) = judge(&text);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("12 looks; 1 found"), "{text}");
+
+    // Too short a recording says so, and what is none, or says nothing, is an error.
+    let (code, _, said) = judge(&(look(0) + &look(1)));
+    assert!(code == Some(0) && said.starts_with("warning: too soon to judge deadlock"), "{said}");
+    for (text, expected) in [
+        ("", "there are no looks in it"),
+        ("{\"at_us\":0,\"ports\":[]}\n", "there are no ports in its looks"),
+        (&*whole.replace(":77", ":-77"), "line 1: rx_prio3_bytes of mlx5_0/1 is no count: -77"),
+        ("\u{0}\n", "line 1: no JSON"),
+    ] {
+        let (code, _, said) = judge(text);
+        assert_eq!(code, Some(125), "{text}");
+        assert!(said.contains(expected), "{said}");
+    }
+    let assert = ferroce().args(["watch", "--replay", "/dev/zero"]).assert().code(125);
+    let said = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    assert!(said.contains("cannot read /dev/zero: line 1: it is longer than 64 MiB"), "{said}");
+}
+
+#[test]
 fn once_is_long_enough_for_a_storm_that_goes_on() {
     let folder = TempDir::new().unwrap();
     let host = folder.path().join("h");

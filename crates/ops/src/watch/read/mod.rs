@@ -141,5 +141,15 @@ mod tests {
         let line = recorded::write(&raw, core::time::Duration::from_millis(3));
         let (at, read) = recorded::read(&line, 1).unwrap();
         assert_eq!((at.as_millis(), read), (3, raw));
+        for (cut, _) in line.trim_end().char_indices() {
+            assert!(recorded::read(&line[..cut], 1).is_err() && recorded::is_cut(&line[..cut]));
+        }
+        let negative = line.replace("1024", "-1024");
+        assert!(negative != line && !recorded::is_cut(&negative));
+        let error = recorded::read(&negative, 7).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "line 7: SAI_PORT_STAT_PFC_1_RX_PKTS of tor0/Ethernet0 is no count: -1024"
+        );
     }
 }

@@ -12,6 +12,14 @@ use serde_json::{Map, Value, json};
 use super::{ReadError, is_name, json_count};
 use crate::watch::{Origin, PortName, Raw, Role};
 
+/// The longest line that is read, and so the longest that may be written.
+pub const LINE_BYTES_MAX: usize = 64 << 20;
+
+/// Whether a line that cannot be read is the beginning of one: whoever wrote it was ended.
+pub fn is_cut(text: &str) -> bool {
+    serde_json::from_str::<Value>(text).is_err_and(|error| error.is_eof())
+}
+
 /// The line of a look `at` so long after the first.
 pub fn write(raw: &Raw, at: Duration) -> String {
     let ports = raw.ports().iter().map(|(name, port)| {
@@ -31,7 +39,7 @@ pub fn write(raw: &Raw, at: Duration) -> String {
 /// Reads a line.
 ///
 /// # Errors
-/// It is no line of a recording; `line` is its number.
+/// It is no line of a recording, or a counter in it is no count; `line` is its number.
 pub fn read(text: &str, line: usize) -> Result<(Duration, Raw), ReadError> {
     let wrong = |expected: String| ReadError { line, expected };
     let value: Value =
@@ -65,8 +73,10 @@ pub fn read(text: &str, line: usize) -> Result<(Duration, Raw), ReadError> {
             let origin = Origin::named(origin)
                 .ok_or_else(|| wrong(format!("unknown kind of counters {origin:?}")))?;
             for (counter, value) in counters.as_object().into_iter().flatten() {
-                if let Some(value) = json_count(value).filter(|_| is_name(counter)) {
-                    raw.add(&name, origin, counter, value);
+                let count = json_count(value)
+                    .ok_or_else(|| wrong(format!("{counter} of {name} is no count: {value}")))?;
+                if is_name(counter) {
+                    raw.add(&name, origin, counter, count);
                 }
             }
         }
