@@ -45,9 +45,9 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "NUMBER")]
     pub(super) seed: Option<u64>,
 
-    /// How long a window is, in model time
-    #[arg(long, value_name = "MILLISECONDS", default_value_t = 20.0, value_parser = milliseconds)]
-    pub(super) window_ms: f64,
+    /// How long a window is, in model time [default: 20, or a sixth of a run that is shorter than 120]
+    #[arg(long, value_name = "MILLISECONDS", value_parser = milliseconds)]
+    pub(super) window_ms: Option<f64>,
 
     /// How long an answer may take
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 50.0, value_parser = milliseconds)]

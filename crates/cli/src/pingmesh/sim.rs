@@ -6,13 +6,13 @@ use std::path::Path;
 use fabric::NetworkConfig;
 use fabric::scenario::Scenario;
 use fabric::topology::End;
-use ops::pingmesh::limits::PROBES_SHOWN;
+use ops::pingmesh::limits::{PROBES_SHOWN, WINDOWS_MIN};
 use ops::pingmesh::page::{Shown, page};
 use ops::pingmesh::pinglist::Rates;
 use ops::pingmesh::raw;
 use ops::pingmesh::simulation::{Mesh, Scale};
 use ops::pingmesh::summary::Summary;
-use rdma::Span;
+use rdma::{Span, Time};
 
 use super::arguments::Sim;
 use crate::failure::Failure;
@@ -31,11 +31,12 @@ pub(super) fn run(arguments: &Sim) -> Result<(), Failure> {
         make_folder(folder)?;
     }
     let span = |ms: f64| Span::from_ps((ms * 1e9) as u64);
+    let window = arguments.window_ms.map_or_else(|| window_of(scenario.end), span);
     // To hosts of the rack ten times as often as to others, until the host has reached its bound.
     let rates = Rates { rack: 1e6, beyond: 1e5, host: arguments.rate };
     let scale = Scale {
         faster: 1.0,
-        window: span(arguments.window_ms),
+        window,
         patience: span(arguments.patience_ms),
         rates,
         ..Scale::default()
@@ -50,10 +51,17 @@ pub(super) fn run(arguments: &Sim) -> Result<(), Failure> {
     let (hosts, windows) = (mesh.topology().hosts.len(), mesh.intervals().len());
     let title = format!(
         "pingmesh of \"{}\" (simulated): {hosts} hosts, {windows} windows of {} ms",
-        scenario.title, arguments.window_ms
+        scenario.title,
+        window.as_ps() as f64 / 1e9
     );
     let mut said = fitted(&title) + &summary.text();
     said += &fitted(&verdict.text(mesh.topology()).to_string());
+    if windows < WINDOWS_MIN {
+        said += &fitted(&format!(
+            "too short to judge switches that pause where their like do not, links that miss packets, and busy hosts: \
+             they take {WINDOWS_MIN} windows (end_ms in the scenario, or a shorter --window-ms)"
+        ));
+    }
     if let Some(folder) = &arguments.output {
         let all = || mesh.windows().iter().flat_map(|of| of.raw.iter().map(|raw| (of.host, *raw)));
         let told_by = verdict.culprit().hosts(mesh.map());
@@ -77,4 +85,11 @@ pub(super) fn run(arguments: &Sim) -> Result<(), Failure> {
         said += &format!("written to {}\n", file.display());
     }
     print(&said)
+}
+
+/// How long windows are where nobody says: so long that a run has six, as some things take three of them to be judged;
+/// but no longer than what many probes take, and no shorter than what one does.
+fn window_of(end: Time) -> Span {
+    let sixth_us = end.as_ps().div_ceil(6_000_000);
+    Span::from_us(sixth_us.clamp(100, 20_000))
 }

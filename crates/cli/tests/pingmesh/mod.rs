@@ -27,10 +27,10 @@ fn pingmesh_names_the_nic_that_storms_in_a_simulation() {
         r#"
 pingmesh of "A NIC that storms, among 32 servers" (simulated): 32 hosts, 6
 windows of 20 ms
-  scope    probes answered timeout  error invalid p50 us    p99  p99.9 responder
-  tor       16941    14936     222      0       0    1.8    2.5    2.7       9.3
-  podset     1688     1225      31      0       0    2.7    3.5    4.9       9.3
-  dc          566      387      10      0       0    9.2   11.4   17.5       9.5
+scope   probes answered timeout error clocks unknown p50 us    p99  p99.9  resp.
+tor      16941    14936     222     0      0    1783    1.8    2.5    2.7    9.3
+podset    1688     1225      31     0      0     432    2.7    3.5    4.9    9.3
+dc         566      387      10     0      0     169    9.2   11.4   17.5    9.5
 verdict: NIC of h5: pauses without end, since 40 ms, confirmed
   h5 has stopped the port of tor0-1 for 100.0 % of its worst window (358 pause
   frames), and nothing is below a NIC
@@ -41,6 +41,29 @@ also seen: link h5-tor0-1: carries nothing
 
 "#
     ]]);
+}
+
+#[test]
+fn a_short_run_has_windows_enough_or_says_what_it_is_too_short_for() {
+    let sim = |more: &[&str]| {
+        let command = ferroce().args(["pingmesh", "sim", &scenario("alpha")]).args(more).assert();
+        String::from_utf8(command.success().get_output().stdout.clone()).unwrap()
+    };
+    let said = sim(&[]);
+    assert!(said.contains("3.334 ms"), "{said}");
+    assert!(said.contains("\nverdict: ToR leaf2: pauses where its like do not"), "{said}");
+    assert!(!said.contains("too short"), "{said}");
+    let row = said.lines().find(|line| line.starts_with("tor ")).unwrap();
+    let of: Vec<u64> =
+        row.split_whitespace().skip(1).take(6).map(|it| it.parse().unwrap()).collect();
+    assert_eq!(of[0], of[1..].iter().sum::<u64>(), "{row}");
+
+    let said = sim(&["--window-ms", "20"]);
+    assert!(said.contains("verdict: nothing wrong"), "{said}");
+    assert!(
+        said.contains("too short to judge switches that pause where their like do not"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -220,7 +243,7 @@ hint: -o names another file, for the page
 "#]]);
     report(&[]).success().stdout_eq(str![[r#"
 pingmesh of 4 hosts, none of which has told anything in that time
-  scope    probes answered timeout  error invalid p50 us    p99  p99.9 responder
+scope   probes answered timeout error clocks unknown p50 us    p99  p99.9  resp.
 windows: 0 of 0 hosts, 0 missing between the first and the last of each
 single probes: 0 in the file, 0 of them failed or slow
 verdict: none, without probes

@@ -62,5 +62,7 @@ pub const SUMS_KEPT: u64 = 20_000_000;
 pub const PAIRS_JUDGED: usize = 6_000_000;
 /// Windows that a verdict looks at, of each host: what is plain shows in the first number, rare losses in the second.
 pub const WINDOWS_JUDGED: [u64; 2] = [3, 10];
+/// What may be chance in one window, pauses of a switch and packets that a link misses, has to be in so many. Ours.
+pub const WINDOWS_MIN: usize = 3;
 /// Single probes that a page, a report in JSON and the evidence show.
 pub const PROBES_SHOWN: usize = 20;

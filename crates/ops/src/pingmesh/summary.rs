@@ -136,20 +136,22 @@ impl Summary {
         self.windows.keys().map(|(_, start)| *start).min().unwrap_or(0)
     }
 
-    /// In lines of 80 columns, for people; `responder` is the 99th percentile of its delay.
+    /// In lines of 80 columns, for people: what became of the probes, which adds up, round trips, and the 99th percentile
+    /// of the responder's delay.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "  {:<6} {:>8} {:>8} {:>7} {:>6} {:>7} {:>6} {:>6} {:>6} {:>9}\n",
+            "{:<6} {:>7} {:>8} {:>7} {:>5} {:>6} {:>7} {:>6} {:>6} {:>6} {:>6}\n",
             "scope",
             "probes",
             "answered",
             "timeout",
             "error",
-            "invalid",
+            "clocks",
+            "unknown",
             "p50 us",
             "p99",
             "p99.9",
-            "responder"
+            "resp."
         );
         for scope in Scope::ALL {
             let Sum { counts, network, responder } = self.scope(scope);
@@ -161,13 +163,14 @@ impl Summary {
             // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
-                "  {:<6} {:>8} {:>8} {:>7} {:>6} {:>7} {:>6} {:>6} {:>6} {:>9}",
+                "{:<6} {:>7} {:>8} {:>7} {:>5} {:>6} {:>7} {:>6} {:>6} {:>6} {:>6}",
                 scope.name(),
                 counts.sent,
                 counts.answered,
                 counts.timeout,
                 counts.send_error,
                 counts.invalid_rtt,
+                counts.unknown,
                 us(&network, 0.5),
                 us(&network, 0.99),
                 us(&network, 0.999),
@@ -177,16 +180,19 @@ impl Summary {
             if counts.sent > 0 {
                 let _ = writeln!(
                     text,
-                    "  {:<6} {:>8} {:>8} {:>7} {:>6} {:>7} {:>6} {:>6} {:>6} {late:>4} late",
+                    "{:<6} {:>7} {:>8} {:>7} {:>5}{:>7} {:>7} {:>6} {:>6} {:>6} {:>6}",
                     "  TCP",
                     counts.sent,
                     counts.answered,
                     counts.timeout,
                     counts.send_error,
-                    "-",
+                    // Their clock is one.
+                    format!("{late} late"),
+                    counts.unknown,
                     us(&round_trip, 0.5),
                     us(&round_trip, 0.99),
                     us(&round_trip, 0.999),
+                    "-",
                 );
             }
         }

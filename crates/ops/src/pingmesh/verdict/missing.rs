@@ -6,11 +6,9 @@
 use core::cmp::Reverse;
 
 use super::super::evidence::{Evidence, Hop, Interval};
+use super::super::limits::WINDOWS_MIN;
 use super::super::node::Node;
 use super::{LEAST, TIMES};
-
-/// A link that misses packets does so in so many windows at least: one alone is a bad reading. Ours.
-const WINDOWS_MIN: usize = 3;
 
 /// What one direction of a link misses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use fabric::topology::End;
 
 use super::super::evidence::{Evidence, Interval};
+use super::super::limits::WINDOWS_MIN;
 use super::super::node::Node;
 use super::join::Joined;
 use super::{Cause, Culprit, Suspect};
@@ -23,8 +24,6 @@ const STORM: f64 = 0.5;
 const SLOW: f64 = 0.001;
 /// A switch whose pauses are more than so many times those of its like is an outlier.
 const OUTLIER: u64 = 8;
-/// A burst that pauses once is chance; a setting that is wrong pauses in so many windows at least.
-const WINDOWS_MIN: usize = 3;
 /// Fewer pauses than this in all are not looked at.
 const PAUSES_MIN: u64 = 16;
 
