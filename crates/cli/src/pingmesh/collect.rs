@@ -8,6 +8,7 @@
 //!
 //! Agents wait for the disk and not for a verdict. Whoever needs both locks takes the store's first.
 
+use core::fmt::Display;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::fs::{self, File, TryLockError};
@@ -256,6 +257,7 @@ fn listen(
 /// for a few hundred such promises a second.
 fn write(shared: &Shared, admitted: &Receiver<Admitted>) {
     let units = shared.collector().to_judge();
+    let mut not_kept = NotKept::default();
     while let Ok(first) = admitted.recv() {
         let mut batch = vec![first];
         batch.extend(admitted.try_iter().take(BATCH - 1));
@@ -265,10 +267,12 @@ fn write(shared: &Shared, admitted: &Receiver<Admitted>) {
             match kept {
                 Ok(new) => {
                     shared.collector().learn(&windows, &new);
+                    not_kept.is_over().iter().for_each(|line| tell(line));
                     Answer::Kept
                 }
                 Err(error) => {
-                    tell(&format!("warning: windows are not kept: {error}"));
+                    let more = not_kept.add(windows.len() as u64, &error);
+                    more.iter().for_each(|line| tell(line));
                     Answer::Later { why: error.to_string() }
                 }
             }
@@ -277,6 +281,31 @@ fn write(shared: &Shared, admitted: &Receiver<Admitted>) {
             // Who has hung up says it again.
             let _ = teller.send(answer.clone());
         }
+    }
+}
+
+/// Windows that the file has not taken, and of how many it was said.
+#[derive(Debug, Default)]
+struct NotKept {
+    windows: u64,
+    told: u64,
+}
+
+impl NotKept {
+    /// So many more: said at first, and when they are ten times as many.
+    fn add(&mut self, windows: u64, why: &impl Display) -> Option<String> {
+        self.windows += windows;
+        if self.windows < 10 * self.told {
+            return None;
+        }
+        self.told = self.windows;
+        Some(format!("warning: windows are not kept, {} so far: {why}", self.windows))
+    }
+
+    fn is_over(&mut self) -> Option<String> {
+        let was = core::mem::take(self);
+        (was.windows > 0)
+            .then(|| format!("windows are kept again; {} were not, and come again", was.windows))
     }
 }
 
@@ -425,4 +454,21 @@ fn sick(word: &str, suspect: &Suspect, topology: &Topology) -> String {
     let mut said = format!("{word}: {what}: {why}, since {since}{support}\n");
     suspect.lines().for_each(|line| said += &format!("  {line}\n"));
     said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_that_are_not_kept_are_told_at_first_and_at_ten_times_as_many() {
+        let mut not_kept = NotKept::default();
+        let told: Vec<String> = (0..250).filter_map(|_| not_kept.add(4, &"full")).collect();
+        let of = |windows| format!("warning: windows are not kept, {windows} so far: full");
+        assert_eq!(told, [4, 40, 400].map(of));
+        let over = "windows are kept again; 1000 were not, and come again";
+        assert_eq!(not_kept.is_over().as_deref(), Some(over));
+        assert_eq!(not_kept.is_over(), None);
+        assert_eq!(not_kept.add(1, &"full"), Some(of(1)));
+    }
 }

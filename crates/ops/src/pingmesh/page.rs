@@ -43,13 +43,13 @@ pub fn page(shown: &Shown<'_>) -> String {
     let clock = if is_simulated { of_model } else { of_wall };
     let text = verdict.text_by(topology, clock).to_string();
     match text.split_once('\n') {
-        Some((verdict, evidence)) => {
-            page.add(&Block::Notice(verdict));
+        Some((said, evidence)) => {
+            page.add(&headline(verdict, said));
             if !evidence.is_empty() {
                 page.add(&Block::Lines(evidence.trim_end()));
             }
         }
-        None => drop(page.add(&Block::Notice(&text))),
+        None => drop(page.add(&headline(verdict, &text))),
     }
     let (nodes, links) = marks(verdict);
     let drawing = marked(topology, &nodes, &links, "now", "what the verdict names");
@@ -105,6 +105,14 @@ pub fn page(shown: &Shown<'_>) -> String {
     page.to_html()
 }
 
+/// What is sick must not be overlooked; that nothing is, is no warning.
+fn headline<'a>(verdict: &Verdict, said: &'a str) -> Block<'a> {
+    match verdict.culprit() {
+        Culprit::Nothing => Block::Text(said),
+        _ => Block::Notice(said),
+    }
+}
+
 /// The nodes and links that a verdict names.
 fn marks(verdict: &Verdict) -> (Vec<End>, Vec<[End; 2]>) {
     match verdict.culprit() {
@@ -127,6 +135,7 @@ fn outcomes(summary: &Summary) -> Table {
         .integers("timeout", "")
         .integers("send_error", "")
         .integers("invalid", "")
+        .integers("unknown", "")
         .floats("p50", "us")
         .floats("p99", "us")
         .floats("p999", "us")
@@ -143,6 +152,7 @@ fn outcomes(summary: &Summary) -> Table {
             counts.timeout.into(),
             counts.send_error.into(),
             counts.invalid_rtt.into(),
+            counts.unknown.into(),
             float(network.us(0.5)),
             float(network.us(0.99)),
             float(network.us(0.999)),
@@ -158,6 +168,7 @@ fn outcomes(summary: &Summary) -> Table {
                 counts.timeout.into(),
                 counts.send_error.into(),
                 Cell::Missing,
+                counts.unknown.into(),
                 float(round_trip.us(0.5)),
                 float(round_trip.us(0.99)),
                 float(round_trip.us(0.999)),
