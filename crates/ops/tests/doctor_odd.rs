@@ -215,7 +215,9 @@ fn what_no_file_says_is_told_and_not_taken_for_healthy() {
     let diagnosis = Diagnosis::of(&folder, None, None);
     let text = report::text(&diagnosis, "cluster");
     assert!(text.contains("not judged: no file says what is connected to what"), "{text}");
-    assert_eq!(Diagnosis::of(&healthy(), None, None).not_judged(), Vec::<&str>::new());
+    let none = Vec::<String>::new();
+    assert_eq!(Diagnosis::of(&healthy(), None, None).not_judged(), none);
+    assert_eq!(Diagnosis::of(&planted(), None, None).not_judged(), none);
 }
 
 #[test]
@@ -487,5 +489,110 @@ fn a_snapshot_that_says_nothing_is_no_evidence_and_is_told() {
         assert!(since.starts_with("after the snapshot 2026-11-18"), "{name}: {since}");
         let [said] = said.as_slice() else { panic!("{name}: {said:?}") };
         assert!(said.contains(words), "{said}");
+    }
+}
+
+/// Each thing that is missing is told with the device, in text and JSON.
+#[test]
+fn what_is_missing_of_one_device_is_told_with_its_name() {
+    let firmware = |mut folder: Folder, role: &str| {
+        let new = format!("{role}\nfirmware_is = \"1\"");
+        edit(&mut folder, "desired.toml", role, &new, false);
+        folder
+    };
+    let tor_4 = without_table(planted(), "tor-4/config_db.json", "DEVICE_METADATA");
+    let alone = without(tor_4.clone(), |path| path == "desired.toml");
+    let leaf_2 = edited(
+        "leaf-2/config_db.json",
+        "\"Ethernet124\": \"300m\"",
+        "\"Ethernet128\": \"300m\"",
+        false,
+    );
+    let no_trust = edited("h0/mlnx_qos.eth2.txt", "Priority trust state: dscp\n", "", false);
+    let no_version = without(healthy(), |path| path == "tor-4/version.txt");
+    let no_driver = without(healthy(), |path| path.starts_with("h3/ethtool-i"));
+    let mut no_driver = firmware(no_driver, "trust = \"dscp\"");
+    edit(&mut no_driver, "h3/sysfs.txt", "fw_ver:", "fw_version:", true);
+    let mut env = healthy();
+    let new = "trust = \"dscp\"\nenv = { NCCL_IB_TC = \"106\" }";
+    edit(&mut env, "desired.toml", "trust = \"dscp\"", new, false);
+    let env = without(env, |path| path == "h2/env.train.txt");
+    let dcb = without(healthy(), |path| path.starts_with("h0/mlnx_qos"));
+    for (folder, said) in [
+        (
+            tor_4,
+            "tor-4: DEVICE_METADATA has no type: it was compared with no peer (FD007) and with no role of desired.toml",
+        ),
+        (alone, "tor-4: DEVICE_METADATA has no type: alpha was compared with no peer's (FD007)"),
+        (
+            leaf_2,
+            "leaf-2: CABLE_LENGTH has no length of Ethernet124: headroom was not judged there (FD003)",
+        ),
+        (
+            edited("tor-1/config_db.json", "\"mtu\": \"9100\"", "\"mtu\": \"abc\"", true),
+            "tor-1: PORT has no mtu of Ethernet0 to Ethernet",
+        ),
+        (
+            edited("h1/sysfs.txt", "eth2/mtu:9000", "eth2/mtu:abc", false),
+            "h1: no file says the MTU of eth2 (FD011)",
+        ),
+        (no_trust, "h0: no file says whether DSCP or PCP is trusted of eth2 (FD005)"),
+        (
+            firmware(no_version, "[roles.ToRRouter]"),
+            "tor-4: version.txt has no version: firmware_is was not compared",
+        ),
+        (no_driver, "h3: no file says firmware_is: not compared with desired.toml"),
+        (env, "h2: there is no env.JOB.txt: variables were not compared"),
+        (
+            edited("h4/sysfs.txt", "cnp_dscp:48", "cnp_dscp:abc", false),
+            "h4: no file says cnp_dscp: not compared",
+        ),
+        (dcb, "h0: no file says the priority of a DSCP of eth2 (FD004)"),
+        (
+            without(healthy(), |path| {
+                path.starts_with("h5/mlnx_qos") || path.starts_with("h5/dcb")
+            }),
+            "h5: there is no mlnx_qos or dcb file",
+        ),
+    ] {
+        let diagnosis = Diagnosis::of(&folder, None, None);
+        let all = diagnosis.not_judged();
+        assert!(all.iter().any(|what| what.starts_with(said)), "{said}: {all:#?}");
+        let text = report::text(&diagnosis, "cluster").replace("\n            ", " ");
+        assert!(text.contains(&format!("not judged: {said}")), "{text}");
+        let json: serde_json::Value =
+            serde_json::from_str(&report::json(&diagnosis, "cluster")).expect("JSON");
+        let mut told = json["not_judged"].as_array().expect("a list").iter();
+        assert!(
+            told.any(|what| what.as_str().is_some_and(|what| what.starts_with(said))),
+            "{json}"
+        );
+    }
+    let folder = edited("h0/mlnx_qos.eth2.txt", "Priority trust state: dscp\n", "", false);
+    let (told, breaks) =
+        ops::doctor::path(&Diagnosis::of(&folder, None, None), "h0", "h6", None).expect("a path");
+    assert!(breaks > 0 && !told.contains("is lossless at every hop"), "{told}");
+}
+
+#[test]
+fn a_role_that_no_device_has_is_told_with_its_line() {
+    for (old, new, role, line, names) in [
+        ("[roles.ToRRouter]", "[roles.Tor]", "Tor", Some(7), "tor-1 to tor-4 (4 of them)"),
+        ("devices = [\"h*\"]", "devices = [\"host*\"]", "server", None, "h0 to h7 (8 of them)"),
+    ] {
+        let folder = edited("desired.toml", old, new, false);
+        let diagnosis = Diagnosis::of(&folder, None, None);
+        let [finding] = diagnosis.findings.as_slice() else { panic!("{:#?}", diagnosis.findings) };
+        let text =
+            format!("desired.toml: no device is of roles.{role}, and of no role are {names}.");
+        assert_eq!((finding.rule.id(), &finding.text), ("FD000", &text));
+        assert_eq!(finding.severity, ops::doctor::Severity::Warning);
+        assert!(line.is_none_or(|line| finding.places[0].line == Some(line)), "{finding:?}");
+        assert!(finding.places[0].line.is_some() && finding.remedy.contains("ToRRouter"));
+    }
+    // What is desired of all is held against one device, too.
+    for device in ["h0/", "tor-1/"] {
+        let one = without(healthy(), |path| path.contains('/') && !path.starts_with(device));
+        assert_eq!(found(&one), Vec::<String>::new());
     }
 }

@@ -39,6 +39,9 @@ pub struct Desired {
     /// The file that it is from.
     #[serde(skip)]
     pub(super) file: String,
+    /// The line of each role, as far as it has one of its own.
+    #[serde(skip)]
+    lines: BTreeMap<String, usize>,
 }
 
 /// Which DSCPs carry what.
@@ -168,6 +171,14 @@ impl Desired {
             )
         })?;
         desired.file.clone_from(&file.path);
+        for (number, line) in (1..).zip(text.lines()) {
+            let inner = line.trim().trim_start_matches('[').strip_prefix("roles.");
+            let Some(name) = inner.and_then(|inner| inner.split([']', '.']).next()) else {
+                continue;
+            };
+            let name = name.trim().trim_matches(['"', '\'']).to_owned();
+            desired.lines.entry(name).or_insert(number);
+        }
         desired.check().map_err(|(key, what)| {
             let line = text.lines().position(|line| line.contains(&key)).map_or(1, |at| at + 1);
             let hint = "docs/book/doctor.md has the values that each key may have";
@@ -268,6 +279,11 @@ impl Desired {
     pub(super) fn of_host(&self, host: &Host) -> Option<(&str, Settings)> {
         let firmware = host.firmware().unwrap_or_default();
         self.of(About { name: &host.name, role: "server", firmware: &firmware, ..About::default() })
+    }
+
+    /// Its roles, with their lines.
+    pub(super) fn roles(&self) -> impl Iterator<Item = (&str, Option<usize>)> {
+        self.roles.keys().map(|role| (role.as_str(), self.lines.get(role).copied()))
     }
 
     /// Whether anything is said at all.

@@ -95,20 +95,10 @@ impl Diagnosis {
         Self { cluster, desired, findings, muted }
     }
 
-    /// What could not be judged because no file says it, in sentences: that nothing is found there means nothing.
-    pub fn not_judged(&self) -> Vec<&'static str> {
-        let Cluster { switches, hosts, links, .. } = &self.cluster;
-        let mut all = Vec::new();
-        if switches.len() + hosts.len() > 1 && links.is_empty() {
-            all.push(
-                "no file says what is connected to what (lldp.txt, lldp.json, DEVICE_NEIGHBOR): chains, ends of links \
-                 and circles were not judged",
-            );
-        }
-        if hosts.iter().any(|host| host.judged().next().is_none()) {
-            all.push("of some hosts there is no mlnx_qos or dcb file: their PFC was not judged");
-        }
-        all
+    /// What could not be judged because no file says it, in sentences that name the devices: that nothing is found there
+    /// means nothing.
+    pub fn not_judged(&self) -> Vec<String> {
+        rules::unjudged(&self.cluster, &self.desired)
     }
 
     /// The gravest severity there is.

@@ -2,17 +2,20 @@
 //!
 //! A difference about which a rule has spoken is added to its finding; the others are findings themselves.
 
+use std::collections::BTreeSet;
+
 use fabric::switch::config::{Threshold, Trust, WatchdogAction, alpha_of};
 
 use super::{Look, about_switch, alike};
-use crate::doctor::cluster::{Host, Part, Port, Qos, Switch, without_configuration};
+use crate::doctor::cluster::{Cluster, Host, Part, Port, Qos, Switch, without_configuration};
 use crate::doctor::desired::{Settings, raw};
-use crate::doctor::finding::{Difference, Finding, Place, Rule, several};
+use crate::doctor::finding::{Difference, Finding, Place, Rule, Severity, several};
 use crate::doctor::rules::peers;
 use crate::doctor::shell::{Line, typed};
 use crate::times;
 
 pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
+    idle(look, findings);
     for switch in &look.cluster.switches {
         let Some((role, settings)) = look.desired.of(about_switch(switch)) else { continue };
         for wanted in of_switch(&settings) {
@@ -30,6 +33,56 @@ pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
             compare_host(host, role, &wanted, findings);
         }
     }
+}
+
+/// Roles that no device has, where devices have no role: a name with a mistake in it compares nothing. Where all have
+/// one, the others are of devices that are not in the folder.
+fn idle(look: Look<'_>, findings: &mut Vec<Finding>) {
+    let Cluster { switches, hosts, .. } = look.cluster;
+    let of_switches = switches.iter().map(|switch| {
+        let of = look.desired.of(about_switch(switch));
+        (of.map(|(role, _)| role.to_owned()), switch.name.as_str())
+    });
+    let of_hosts = hosts.iter().map(|host| {
+        let of = look.desired.of_host(host);
+        (of.map(|(role, _)| role.to_owned()), host.name.as_str())
+    });
+    let all: Vec<(Option<String>, &str)> = of_switches.chain(of_hosts).collect();
+    let without = all.iter().filter(|(role, _)| role.is_none()).map(|(_, name)| *name);
+    let without: Vec<&str> = without.collect();
+    let used: BTreeSet<&str> = all.iter().filter_map(|(role, _)| role.as_deref()).collect();
+    if without.is_empty() {
+        return;
+    }
+    let types: BTreeSet<&str> = switches.iter().map(|switch| switch.role.as_str()).collect();
+    let types: Vec<&str> = types.into_iter().filter(|role| !role.is_empty()).collect();
+    let hint = match types.as_slice() {
+        [] => "a role is a \"type\" of DEVICE_METADATA, or has devices = [...]".to_owned(),
+        _ => format!(
+            "a role is a \"type\" of DEVICE_METADATA, here {}, or has devices = [...]",
+            several(&types)
+        ),
+    };
+    for (role, line) in look.desired.roles().filter(|(role, _)| !used.contains(role)) {
+        let file = &look.desired.file;
+        let text = format!(
+            "{file}: no device is of roles.{role}, and of no role {} {}.",
+            if without.len() == 1 { "is" } else { "are" },
+            several(&without)
+        );
+        let place = Place { file: file.clone(), line };
+        let finding = Finding::not_understood("desired", place, text, &hint);
+        findings.push(finding.key(format!("roles.{role}")).severity(Severity::Warning));
+    }
+}
+
+/// Keys that are desired of a host, of which its files say nothing at one of its interfaces; those that a rule looks at
+/// without being told are not among them.
+pub(super) fn unsaid(host: &Host, settings: &Settings) -> Vec<String> {
+    let judged = host.judged().count();
+    let other = ["cnp_dscp", "notifies", "firmware_is"];
+    let wanted = of_host(settings).into_iter().filter(|of| other.contains(&of.key.as_str()));
+    wanted.filter(|of| (of.of)(host).len() < judged).map(|of| of.key).collect()
 }
 
 type OfPort = Box<dyn Fn(&Switch, &Port, &Qos) -> Option<String>>;

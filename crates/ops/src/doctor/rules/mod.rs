@@ -9,6 +9,7 @@ mod host;
 mod marks;
 mod peers;
 mod traffic;
+mod unjudged;
 mod watchdog;
 
 use super::cluster::{Cluster, Switch};
@@ -18,6 +19,7 @@ use super::limits::FINDINGS_MAX;
 
 pub(super) use chain::{at_host, cnp_dscps};
 pub(super) use traffic::Traffic;
+pub(super) use unjudged::unjudged;
 
 /// What rules look at.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,142 @@
+//! What could not be judged because no file says it, by device: that nothing is found there means nothing.
+
+use super::{Traffic, about_switch, alike, desired, headroom};
+use crate::doctor::cluster::{Cluster, Interface, Node, Part, Port, Switch, Trusted};
+use crate::doctor::desired::{Desired, Settings};
+use crate::doctor::finding::several;
+
+/// A sentence for each thing that is missing, with the devices that it is missing of.
+pub(in crate::doctor) fn unjudged(cluster: &Cluster, desired: &Desired) -> Vec<String> {
+    let Cluster { switches, hosts, links, .. } = cluster;
+    let mut all = Vec::new();
+    if switches.len() + hosts.len() > 1 && links.is_empty() {
+        all.push(
+            "no file says what is connected to what (lldp.txt, lldp.json, DEVICE_NEIGHBOR): chains, ends of links \
+             and circles were not judged"
+                .to_owned(),
+        );
+    }
+    let mtu = Traffic::of(cluster, desired).lossless_mtu;
+    let of_switches = switches.iter().enumerate().flat_map(|(index, switch)| {
+        let all = of_switch(cluster, desired, index, mtu);
+        all.into_iter().map(|what| (what, switch.name.as_str()))
+    });
+    let of_hosts = hosts.iter().enumerate().flat_map(|(index, host)| {
+        let all = of_host(cluster, desired, index);
+        all.into_iter().map(|what| (what, host.name.as_str()))
+    });
+    let devices = alike(of_switches.chain(of_hosts)).into_iter();
+    all.extend(devices.map(|(what, names)| format!("{}: {what}", several(&names))));
+    all
+}
+
+fn of_switch(cluster: &Cluster, desired: &Desired, index: usize, mtu: u32) -> Vec<String> {
+    let Some(switch) = cluster.switches.get(index) else { return Vec::new() };
+    let mut all = Vec::new();
+    let settings = desired.of(about_switch(switch)).map(|(_, settings)| settings);
+    let settings = settings.unwrap_or_default();
+    // Without any table it is a finding that it is not understood.
+    if switch.role.is_empty() && !switch.tables.is_empty() && settings == Settings::default() {
+        let peers = cluster.switches.len() > 1;
+        let without = match (peers, desired.is_empty()) {
+            (true, true) => "alpha was compared with no peer's (FD007)",
+            (true, false) => {
+                "it was compared with no peer (FD007) and with no role of desired.toml"
+            }
+            (false, false) => "it was compared with no role of desired.toml",
+            (false, true) => "",
+        };
+        if !without.is_empty() {
+            all.push(format!("DEVICE_METADATA has no type: {without}"));
+        }
+    }
+    let ports = |so: &dyn Fn(&Port) -> bool| -> Vec<&str> {
+        let judged = switch.judged().filter(|(port, _)| so(port));
+        judged.map(|(port, _)| port.name.as_str()).collect()
+    };
+    let pauses = |port: &Port| {
+        port.qos.as_ref().is_some_and(|qos| {
+            let has = |group| qos.group_config(group).headroom_bytes.is_some_and(|own| own > 0);
+            qos.knows(Part::Buffers) && qos.lossless().any(has)
+        })
+    };
+    let unknown = |port: &Port| pauses(port) && headroom::needed(port, mtu).is_none();
+    let mut say = |of: Vec<&str>, words: &dyn Fn(&str) -> String| {
+        if !of.is_empty() {
+            all.push(words(&several(&of)));
+        }
+    };
+    say(ports(&|port| unknown(port) && port.cable_m.is_none()), &|of| {
+        format!("CABLE_LENGTH has no length of {of}: headroom was not judged there (FD003)")
+    });
+    say(ports(&|port| unknown(port) && port.rate.is_none()), &|of| {
+        format!("PORT has no speed of {of}: headroom was not judged there (FD003)")
+    });
+    let matters = |port: &Port| {
+        settings.mtu_bytes.is_some() || cluster.peer(Node::Switch(index), &port.name).is_some()
+    };
+    say(ports(&|port| port.mtu.is_none() && matters(port)), &|of| {
+        format!("PORT has no mtu of {of} that is a number: it was not compared (FD011)")
+    });
+    say(pools(switch), &|_| {
+        "BUFFER_POOL has no size: whether marks come before pauses was not judged (FD006)"
+            .to_owned()
+    });
+    if settings.firmware_is.is_some() && switch.firmware.is_none() {
+        all.push("version.txt has no version: firmware_is was not compared".to_owned());
+    }
+    all
+}
+
+/// A port whose marks cannot be held against its pauses.
+fn pools(switch: &Switch) -> Vec<&str> {
+    let pauses = switch
+        .judged()
+        .find(|(_, qos)| qos.knows(Part::Buffers) && qos.lossless().next().is_some());
+    match switch.shared_bytes {
+        Some(_) => Vec::new(),
+        None => pauses.map(|(port, _)| port.name.as_str()).into_iter().collect(),
+    }
+}
+
+fn of_host(cluster: &Cluster, desired: &Desired, index: usize) -> Vec<String> {
+    let Some(host) = cluster.hosts.get(index) else { return Vec::new() };
+    if host.judged().next().is_none() {
+        return vec!["there is no mlnx_qos or dcb file: PFC was not judged".to_owned()];
+    }
+    let settings = desired.of_host(host).map(|(_, settings)| settings).unwrap_or_default();
+    let pcp = |own: &Interface| own.trust.as_ref().is_some_and(|trust| trust.value == Trusted::Pcp);
+    let of = |so: &dyn Fn(&String, &Interface) -> bool| -> Vec<&str> {
+        host.judged().filter(|(name, own)| so(name, own)).map(|(name, _)| name.as_str()).collect()
+    };
+    let mut all = Vec::new();
+    for (missing, what, rule) in [
+        (of(&|_, own| own.pfc.is_none()), "which priorities have PFC", "FD004"),
+        (
+            of(&|_, own| own.dscp_to_priority.is_none() && !pcp(own)),
+            "the priority of a DSCP",
+            "FD004",
+        ),
+        (of(&|_, own| own.trust.is_none()), "whether DSCP or PCP is trusted", "FD005"),
+        (
+            of(&|name, own| {
+                let linked = cluster.peer(Node::Host(index), name).is_some();
+                own.mtu.is_none() && (linked || settings.mtu_bytes.is_some())
+            }),
+            "the MTU",
+            "FD011",
+        ),
+    ] {
+        if !missing.is_empty() {
+            all.push(format!("no file says {what} of {} ({rule})", several(&missing)));
+        }
+    }
+    let keys = desired::unsaid(host, &settings);
+    if !keys.is_empty() {
+        all.push(format!("no file says {}: not compared with desired.toml", keys.join(", ")));
+    }
+    if !settings.env.is_empty() && host.jobs.is_empty() {
+        all.push("there is no env.JOB.txt: variables were not compared".to_owned());
+    }
+    all
+}
