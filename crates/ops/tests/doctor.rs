@@ -150,7 +150,10 @@ const CASES: &[Case] = &[
     (
         "FD004",
         "h1",
-        &[("h1/mlnx_qos.eth2.txt", "enabled     0   0   0   1 ", "enabled     0   0   0   0 ")],
+        &[
+            ("h1/mlnx_qos.eth2.txt", "enabled     0   0   0   1 ", "enabled     0   0   0   0 "),
+            ("h1/dcb-pfc.eth2.json", "true", "false"),
+        ],
     ),
     (
         "FD004",
@@ -167,6 +170,7 @@ const CASES: &[Case] = &[
                 "enabled     0   0   0   1   0",
                 "enabled     0   0   0   0   1",
             ),
+            ("h2/dcb-pfc.eth2.json", "true,false", "false,true"),
         ],
     ),
     ("FD004", "h3", &[("h3/env.train.txt", "NCCL_IB_TC=106", "NCCL_IB_TC=26")]),

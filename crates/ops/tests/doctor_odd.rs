@@ -596,3 +596,43 @@ fn a_role_that_no_device_has_is_told_with_its_line() {
         assert_eq!(found(&one), Vec::<String>::new());
     }
 }
+
+#[test]
+fn a_traffic_class_that_is_none_is_an_error() {
+    for value in ["300", "abc", "-1", "", "0x100"] {
+        let new = format!("NCCL_IB_TC={value}\n");
+        let folder = edited("h3/env.train.txt", "NCCL_IB_TC=106\n", &new, false);
+        let said = format!(
+            "FD004 h3: NCCL_IB_TC of job train is {value:?}, which is no traffic class: they are 0 to 255."
+        );
+        assert_eq!(found(&folder), [said]);
+    }
+    let folder =
+        edited("h3/env.train.txt", "NCCL_DEBUG=", "UCX_IB_TRAFFIC_CLASS=auto\nNCCL_DEBUG=", false);
+    assert_eq!(found(&folder), Vec::<String>::new());
+}
+
+#[test]
+fn commands_that_contradict_each_other_are_told() {
+    let folder = changed(&["dcb-pfc.eth2.json"], |path, text| {
+        if path.starts_with("h2/") { text.replace("true", "false").into() } else { text.into() }
+    });
+    let said = "FD000 h2: PFC of eth2 is on for priority 3 by h2/mlnx_qos.eth2.txt, and for none by \
+                h2/dcb-pfc.eth2.json: which of the two is so is not known.";
+    assert_eq!(found(&folder), [said]);
+    assert_eq!(Diagnosis::of(&folder, None, None).worst(), Some(ops::doctor::Severity::Warning));
+}
+
+/// One level too deep nothing is judged: an error that names the inner folder, and no healthy cluster.
+#[test]
+fn a_folder_of_clusters_is_an_error() {
+    let mut folder = healthy();
+    for file in &mut folder.files {
+        file.path = format!("pod-1/{}", file.path);
+    }
+    let diagnosis = Diagnosis::of(&folder, None, None);
+    let [finding] = diagnosis.findings.as_slice() else { panic!("{:#?}", diagnosis.findings) };
+    assert_eq!(finding.text, "pod-1 is no device, and was not judged: pod-1/h0 is like one.");
+    assert_eq!(finding.severity, ops::doctor::Severity::Error);
+    assert!(finding.remedy.ends_with("ferroce doctor .../pod-1"), "{}", finding.remedy);
+}

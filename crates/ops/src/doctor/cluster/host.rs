@@ -70,6 +70,8 @@ pub struct Interface {
     pub dscp_to_priority: Option<Known<[u8; 64]>>,
     /// A bit for each priority that has PFC.
     pub pfc: Option<Known<u8>>,
+    /// The same as dcb says it; `pfc` is what `mlnx_qos` says, where that is there.
+    pub pfc_of_dcb: Option<Known<u8>>,
     /// Traffic class by priority.
     pub priority_to_tc: Option<Known<[u8; 8]>>,
     /// Receive buffer by priority.
@@ -285,6 +287,7 @@ impl Host {
             }
         }
         fill(&mut own.pfc, file, said.pfc);
+        fill(&mut own.pfc_of_dcb, file, said.pfc);
         fill(&mut own.priority_to_tc, file, said.priority_to_tc);
         fill(&mut own.priority_to_buffer, file, said.priority_to_buffer);
         fill(&mut own.buffers, file, said.buffers);

@@ -28,6 +28,23 @@ pub(super) fn by_files(now: &Named<'_>, then: &[(String, Named<'_>)]) -> Option<
     own.or_else(old)
 }
 
+/// That a folder is no device's, and has folders of devices: a cluster within the one that was named.
+pub(super) fn nested(name: &str, now: &Named<'_>) -> Option<Finding> {
+    let is_of_device = |path: &str| {
+        let file = path.rsplit_once('/').map(|(_, file)| file);
+        file.is_some_and(|file| file == "config_db.json" || is_of_host(file))
+    };
+    if now.iter().any(|(path, _)| is_of_host(path)) {
+        return None;
+    }
+    let (path, file) = now.iter().find(|(path, _)| is_of_device(path))?;
+    let (inner, _) = path.split_once('/')?;
+    let text = format!("{name} is no device, and was not judged: {name}/{inner} is like one.");
+    let hint =
+        format!("name the folder that has the folders of devices: ferroce doctor .../{name}");
+    Some(Finding::not_understood(name, Place::of(&file.path), text, hint).key(name))
+}
+
 /// Why a folder is a switch's, by the LLDP of others: a port of it is called as SONiC's are.
 pub(super) fn by_neighbours(cluster: &Cluster, name: &str) -> Option<(String, Place)> {
     let sonic = |port: &String| {

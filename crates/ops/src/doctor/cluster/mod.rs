@@ -71,6 +71,10 @@ impl Cluster {
                 || folder.left_out.iter().any(|(path, _)| *path == own);
             let (mut now, snapshots) = history::by_time(name, &files, latest, &mut findings);
             twins::files(name, &mut now, &mut findings);
+            if let Some(finding) = missing::nested(name, &now).filter(|_| !is_switch) {
+                findings.push(finding);
+                continue;
+            }
             let sign = if is_switch { None } else { missing::by_files(&now, &snapshots) };
             if is_switch || sign.is_some() {
                 let mut switch = Switch::read(name, &now, &mut findings);

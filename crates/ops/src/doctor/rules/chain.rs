@@ -10,10 +10,12 @@ use std::collections::BTreeSet;
 
 use fabric::switch::config::Trust;
 
+use super::traffic::TRAFFIC_CLASSES;
 use super::{Look, Traffic, alike};
 use crate::doctor::cluster::{End, Host, Interface, Link, Node, Port, Qos, Switch, Trusted};
-use crate::doctor::finding::{Finding, Place, Rule, several};
+use crate::doctor::finding::{Finding, Place, Rule, quoted, several};
 use crate::doctor::shell::typed;
+use crate::doctor::source::env;
 
 pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
     for &dscp in &look.traffic.data {
@@ -28,6 +30,7 @@ pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
         }
     }
     strays(look, findings);
+    no_classes(look, findings);
     unmarked(look, findings);
     trust(look, findings);
     beside_data(look, findings);
@@ -360,6 +363,34 @@ fn strays(look: Look<'_>, findings: &mut Vec<Finding>) {
                 .command(command)
                 .at(stray.place.clone()),
         );
+    }
+}
+
+/// Variables of jobs that are no traffic class: the library takes its default, DSCP 0, or fails.
+fn no_classes(look: Look<'_>, findings: &mut Vec<Finding>) {
+    for host in &look.cluster.hosts {
+        for (job, of) in &host.jobs {
+            for name in TRAFFIC_CLASSES {
+                let Some(known) = of.variables.get(name) else { continue };
+                let is_auto = name.starts_with("UCX") && known.value.eq_ignore_ascii_case("auto");
+                if is_auto || env::number(&known.value).is_some_and(|class| class < 256) {
+                    continue;
+                }
+                let text = format!(
+                    "{name} of job {job} is {}, which is no traffic class: they are 0 to 255.",
+                    quoted(&known.value)
+                );
+                let finding = Finding::new(Rule::Chain, &host.name, text)
+                    .key(name)
+                    .remedy("a traffic class is the DSCP times four")
+                    .at(known.place.clone());
+                findings.push(match look.traffic.data.first() {
+                    Some(&data) => finding
+                        .command(typed!("export", format!("{name}={}", u32::from(data) << 2))),
+                    None => finding,
+                });
+            }
+        }
     }
 }
 

@@ -1,15 +1,41 @@
-//! Hosts by themselves: FD012 (lldpad) and FD014 (waits of a receiver that is not ready).
+//! Hosts by themselves: FD012 (lldpad), FD014 (waits of a receiver that is not ready), and commands that contradict each
+//! other (FD000).
 
 use super::Look;
+use super::chain::priorities;
 use crate::doctor::cluster::Host;
-use crate::doctor::finding::{Finding, Rule};
+use crate::doctor::finding::{Finding, Rule, Severity};
 use crate::doctor::shell::typed;
 use crate::doctor::source::env;
 
 pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
     for host in &look.cluster.hosts {
+        sources(host, findings);
         lldpad(host, findings);
         rnr_timers(host, findings);
+    }
+}
+
+/// Two commands that say something else of one interface: rules look at one of them.
+fn sources(host: &Host, findings: &mut Vec<Finding>) {
+    for (name, own) in &host.interfaces {
+        let (Some(pfc), Some(dcb)) = (&own.pfc, &own.pfc_of_dcb) else { continue };
+        if pfc.value == dcb.value {
+            continue;
+        }
+        let text = format!(
+            "PFC of {name} is on for priority {} by {}, and for {} by {}: which of the two is so is not known.",
+            priorities(pfc.value),
+            pfc.place.file,
+            priorities(dcb.value),
+            dcb.place.file
+        );
+        let hint = "take both again, at one time; where they still differ, compare with counters of pauses (ethtool -S)";
+        findings.push(
+            Finding::not_understood(&host.name, pfc.place.clone(), text, hint)
+                .severity(Severity::Warning)
+                .at(dcb.place.clone()),
+        );
     }
 }
 

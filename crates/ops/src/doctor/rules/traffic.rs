@@ -32,6 +32,8 @@ pub(in crate::doctor) struct Stray {
     pub(in crate::doctor) place: Place,
 }
 
+/// Variables of jobs that say it.
+pub(super) const TRAFFIC_CLASSES: [&str; 2] = ["NCCL_IB_TC", "UCX_IB_TRAFFIC_CLASS"];
 /// Payload, and what RoCEv2 over Ethernet puts around it; SONiC takes 1024 for the packets of lossless classes.
 const LOSSLESS_MTU: u32 = 1_024;
 
@@ -77,7 +79,7 @@ fn marks(host: &Host) -> Vec<Stray> {
         });
     };
     for (name, job) in &host.jobs {
-        for variable in ["NCCL_IB_TC", "UCX_IB_TRAFFIC_CLASS"] {
+        for variable in TRAFFIC_CLASSES {
             let Some(known) = job.variables.get(variable) else { continue };
             add(format!("{variable} of job {name}"), known, env::number(&known.value));
         }
