@@ -279,7 +279,12 @@ impl<'a> Figure<'a> {
             x["scale"] = json!({"nice": false, "zero": false});
         }
         if heat {
-            y["sort"] = Value::Null;
+            // Rows and columns of the same names stand in one order, though neither has all of them first.
+            let names = self.y.filter(|y| [self.x.kind(), y.kind()] == [Kind::Text; 2]);
+            y["sort"] = names.map_or(Value::Null, |y| json!(self.names_of([self.x, y])));
+            if names.is_some() {
+                x["sort"] = y["sort"].clone();
+            }
         }
         encoding.insert("x".to_owned(), x);
         encoding.insert("y".to_owned(), y);
@@ -332,6 +337,18 @@ impl<'a> Figure<'a> {
             value["scale"] = json!({"zero": false});
         }
         value
+    }
+
+    /// Texts of two columns, each once: those of the first in its order, then those that only the other has.
+    fn names_of(&self, columns: [&'a Column; 2]) -> Vec<&'a str> {
+        let mut seen = BTreeSet::new();
+        let rows = 0..self.table.len();
+        let cells = columns.iter().flat_map(|column| rows.clone().map(|row| column.cell(row)));
+        let texts = cells.filter_map(|cell| match cell {
+            Cell::Text(name) => Some(name),
+            _ => None,
+        });
+        texts.filter(|name| seen.insert(*name)).collect()
     }
 
     /// Whether the names below the figure would run into each other if they lay flat.
@@ -585,6 +602,19 @@ mod tests {
         }
         let drawn = values(&Figure::heat_map(&table, "time_us", "hop", "paused_percent"));
         assert_eq!(drawn[2], json!({"x": 30, "x2": 40, "y": "b", "by": 50}));
+    }
+
+    #[test]
+    fn a_heat_map_of_pairs_has_its_names_in_one_order_both_ways() {
+        let mut table = Table::new("pairs").texts("from").texts("to").floats("p99", "us");
+        for (from, to) in [("h0", "h1"), ("h0", "h2"), ("h1", "h0"), ("h2", "h0"), ("h2", "h3")] {
+            table.push([from.into(), to.into(), 5.0.into()]);
+        }
+        let drawn = Figure::heat_map(&table, "from", "to", "p99_us").to_vega_lite();
+        for axis in ["x", "y"] {
+            let sort = &drawn["layer"][0]["encoding"][axis]["sort"];
+            assert_eq!(*sort, json!(["h0", "h1", "h2", "h3"]), "{axis}");
+        }
     }
 
     #[test]
