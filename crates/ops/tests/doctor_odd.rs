@@ -590,6 +590,10 @@ fn a_role_that_no_device_has_is_told_with_its_line() {
         assert!(line.is_none_or(|line| finding.places[0].line == Some(line)), "{finding:?}");
         assert!(finding.places[0].line.is_some() && finding.remedy.contains("ToRRouter"));
     }
+    // The roles of switches of which nothing was read are not known.
+    let no_tors = |path: &str| path.starts_with("tor-") && path.ends_with("config_db.json");
+    let all = found(&without(healthy(), no_tors));
+    assert!(all.len() == 4 && all.iter().all(|f| f.starts_with("FD000 tor-")), "{all:#?}");
     // What is desired of all is held against one device, too.
     for device in ["h0/", "tor-1/"] {
         let one = without(healthy(), |path| path.contains('/') && !path.starts_with(device));

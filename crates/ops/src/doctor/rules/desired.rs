@@ -39,7 +39,9 @@ pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
 /// one, the others are of devices that are not in the folder.
 fn idle(look: Look<'_>, findings: &mut Vec<Finding>) {
     let Cluster { switches, hosts, .. } = look.cluster;
-    let of_switches = switches.iter().map(|switch| {
+    // What a switch is that nothing was read of is not known.
+    let known = switches.iter().filter(|switch| !switch.tables.is_empty());
+    let of_switches = known.map(|switch| {
         let of = look.desired.of(about_switch(switch));
         (of.map(|(role, _)| role.to_owned()), switch.name.as_str())
     });
