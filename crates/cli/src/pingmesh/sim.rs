@@ -58,7 +58,7 @@ pub(super) fn run(arguments: &Sim) -> Result<(), Failure> {
     said += &fitted(&verdict.text(mesh.topology()).to_string());
     if windows < WINDOWS_MIN {
         said += &fitted(&format!(
-            "too short to judge switches that pause where their like do not, links that miss packets, and busy hosts: \
+            "too short to judge switches that pause where their like do not, and links that miss packets: \
              they take {WINDOWS_MIN} windows (end_ms in the scenario, or a shorter --window-ms)"
         ));
     }
