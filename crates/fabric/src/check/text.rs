@@ -539,7 +539,8 @@ fn controls(config: &NetworkConfig) -> String {
             None => "more than 10 s".to_owned(),
         };
         let words = format!(
-            "to 99 % of {line_rate} Gb/s in {} after two CNPs in a row, {} after sixteen",
+            "to 99 % of {} Gb/s in {} after two CNPs in a row, {} after sixteen",
+            gbps(settings.reaction.reach()),
             recovery(2),
             recovery(16)
         );

@@ -183,6 +183,9 @@ impl Network {
 
     fn used(&self, port: u32, view: &PortView) -> f64 {
         let sent: u64 = view.sent_bytes.iter().sum();
-        self.at(port).rate.ps(sent) as f64 / self.now.max(1) as f64
+        let port = self.at(port);
+        // A frame counts when it begins.
+        let to_come = port.free_at.saturating_sub(self.now);
+        port.rate.ps(sent).saturating_sub(to_come) as f64 / self.now.max(1) as f64
     }
 }

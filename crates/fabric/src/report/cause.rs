@@ -378,16 +378,15 @@ impl Report<'_> {
                 Some((here, Note::new(about, why)))
             }
             End::Switch(switch) => {
-                // It was not paused itself: more came than one of its links takes.
-                let mut busiest: Option<(u64, End, f64)> = None;
+                // It was not paused itself: more came than one of its links takes, that which was busy for longest.
+                let mut busiest: Option<(End, f64)> = None;
                 for (port, used) in network.ports(network.now()).zip(network.link_uses()) {
-                    let sent: u64 = port.sent_bytes.iter().sum();
-                    let is_more = busiest.is_none_or(|(most, ..)| sent > most);
+                    let is_more = busiest.is_none_or(|(_, most)| used > most);
                     if port.at == End::Switch(switch) && is_more {
-                        busiest = Some((sent, port.to, used));
+                        busiest = Some((port.to, used));
                     }
                 }
-                let (_, to, used) = busiest?;
+                let (to, used) = busiest?;
                 let used = self.of_window(used);
                 let at_times = if used >= FULL { "" } else { " at times" };
                 let why = format!(
@@ -532,6 +531,43 @@ message_bytes = 1_000_000
         let source = notes.iter().find(|note| note.about == "source of pauses").unwrap();
         assert!(source.why.contains("h0, which paused s0, which paused h"), "{source:?}");
         assert!(source.why.contains("h0 is the source: it sent "), "{source:?}");
+    }
+
+    #[test]
+    fn the_source_is_before_the_link_that_is_full_and_not_before_the_one_with_most_bytes() {
+        let text = r#"
+end_ms = 5
+[topology]
+shape = "links"
+rate_gbps = 100
+cable_m = 2
+switch = [{ name = "s", tier = 0 }]
+host = ["a", "b", "c", "d"]
+link = [
+    { from = "a", to = "s" },
+    { from = "b", to = "s" },
+    { from = "c", to = "s" },
+    { from = "d", to = "s", rate_gbps = 10 },
+]
+[switch]
+lossless_priorities = [3]
+[[workload]]
+kind = "flow"
+from = "a"
+to = "b"
+message_bytes = 1_000_000
+messages = 1_000
+interval_us = 200
+[[workload]]
+kind = "flow"
+from = "c"
+to = "d"
+message_bytes = 1_000_000
+messages = 100
+"#;
+        let (notes, _) = told(text, &["switch.alpha=1/64"]);
+        let source = notes.iter().find(|note| note.about == "source of pauses").unwrap();
+        assert!(source.why.contains("more comes there than its link to d takes (9"), "{source:?}");
     }
 
     #[test]

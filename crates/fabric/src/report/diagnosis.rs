@@ -146,7 +146,7 @@ impl Report<'_> {
         let now = network.now();
         Some(match network.flows() {
             [] => Note::new(about, "no packet was sent: no application does anything")
-                .change("add a [[workload]] or a [[job]]"),
+                .change("add a [[workload]]"),
             flows if flows.iter().all(|flow| flow.spec.start >= now) => {
                 Note::new(about, format!("no packet was sent: no flow begins before {now}"))
                     .change("raise end_ms, or let the workload begin sooner")
@@ -701,10 +701,7 @@ lossless_priorities = [3]
     #[test]
     fn where_nothing_is_sent_nothing_else_is_explained() {
         let none = notes(|config| config.flows.clear());
-        assert_eq!(
-            note(&none, "nothing simulated").change.unwrap(),
-            "add a [[workload]] or a [[job]]"
-        );
+        assert_eq!(note(&none, "nothing simulated").change.unwrap(), "add a [[workload]]");
         let late = notes(|config| {
             for flow in &mut config.flows {
                 flow.start = Time::ZERO + Span::from_ms(30);

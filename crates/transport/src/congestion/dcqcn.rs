@@ -22,8 +22,10 @@
 
 use rdma::{Rate, Span, Time};
 
-use super::Controller;
+use super::keys::order;
+use super::parameters::Field;
 use super::settings::Dcqcn;
+use super::{Conflict, Controller};
 use crate::limits::{ADDITIVE_STEPS_LOG2, LOSS_GAIN_DIVISOR};
 
 /// Alpha of 1.
@@ -49,8 +51,7 @@ impl Numbers {
     fn of(settings: &Dcqcn) -> Self {
         let port = settings.line_rate;
         let minimum = settings.minimum_rate.at(port).as_bps().max(1);
-        let maximum = settings.maximum_rate.unwrap_or(port).min(port);
-        let line = maximum.as_bps().max(minimum);
+        let line = settings.reach().as_bps().max(minimum);
         let additive = settings.additive_increase.at(port).as_bps();
         Self {
             line,
@@ -67,6 +68,23 @@ impl Numbers {
 }
 
 impl Dcqcn {
+    /// What a flow reaches at most: the line rate, or less.
+    pub fn reach(&self) -> Rate {
+        self.maximum_rate.unwrap_or(self.line_rate).min(self.line_rate)
+    }
+
+    pub(super) fn check(&self) -> Result<(), Conflict> {
+        let (least, most) = (self.minimum_rate.at(self.line_rate), self.reach());
+        let key = if most < self.line_rate { "max_mbps" } else { "line_mbps" };
+        let mbps = |rate: Rate| rate.number(self.line_rate);
+        order(
+            least <= most,
+            [("min_mbps", mbps(least)), (key, mbps(most))],
+            "at most",
+            "a flow never falls below the one, and never exceeds the other",
+        )
+    }
+
     /// How long a flow that always sends takes, after `cnps` CNPs in a row, to be at 99 % of what it
     /// may reach; `None` for more than ten seconds.
     pub fn recovery_time(&self, cnps: u32) -> Option<Span> {

@@ -210,13 +210,14 @@ impl Congestion {
         }
     }
 
-    /// Whether the settings of a controller of [`Self::NAMED`] agree with each other, and with the line rate.
+    /// Whether the settings of a controller agree with each other, and with the line rate.
     ///
     /// # Errors
     /// The first two that do not.
     pub fn check(&self) -> Result<(), Conflict> {
         match self {
-            Self::None | Self::Fixed(_) | Self::Dcqcn(_) | Self::Custom(_) => Ok(()),
+            Self::None | Self::Fixed(_) | Self::Custom(_) => Ok(()),
+            Self::Dcqcn(settings) => settings.check(),
             Self::Dctcp(settings) => settings.check(),
             Self::Timely(settings) => settings.check(),
             Self::Swift(settings) => settings.check(),
@@ -673,6 +674,41 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_flow_of_dcqcn_cannot_have_more_at_least_than_at_most() {
+        let mbps = |mbps| Rate::from_mbps(mbps);
+        let told = |least: Share, most, line| {
+            let of = Dcqcn {
+                line_rate: mbps(line),
+                minimum_rate: least,
+                maximum_rate: most,
+                ..Dcqcn::scaled()
+            };
+            Congestion::Dcqcn(of).check().map_err(|conflict| conflict.problem)
+        };
+        let fixed = |rate| Share::Fixed(mbps(rate));
+        assert_eq!(told(fixed(1_000), Some(mbps(1_000)), 100_000), Ok(()));
+        assert_eq!(told(Share::OfLine(400), Some(mbps(250)), 100_000), Ok(()));
+        for (least, most, line, said) in [
+            (
+                fixed(1_000),
+                Some(mbps(10)),
+                100_000,
+                "min_mbps = 1000 must be at most max_mbps = 10",
+            ),
+            (
+                Share::OfLine(400),
+                Some(mbps(10)),
+                400_000,
+                "min_mbps = 1000 must be at most max_mbps = 10",
+            ),
+            (fixed(500_000), None, 400_000, "min_mbps = 500000 must be at most line_mbps = 400000"),
+            (fixed(50), Some(mbps(60)), 40, "min_mbps = 50 must be at most line_mbps = 40"),
+        ] {
+            assert_eq!(told(least, most, line), Err(said.into()));
         }
     }
 
