@@ -2,13 +2,16 @@
 //!
 //! ```text
 //!   file       length, GlobalMetadata, length, Node, length, Node, ...      (lengths are varints)
-//!   Node       id = 1, name = 2, type = 3, ctrl_deps = 4, data_deps = 5, duration_micros = 7, attr = 10
+//!   Node       id = 1, name = 2, type = 3, data_deps = 5, duration_micros = 7, attr = 10
 //!   attr       name = 1, and a value in a field for its type
 //!
 //!   COMM_SEND, COMM_RECV   comm_dst or comm_src, comm_tag, comm_size
 //!   COMM_COLL              comm_type, comm_size, pg_name
 //!   all others             computation for duration_micros, on core 0 if is_cpu_op says so, else on core 1
 //! ```
+//!
+//! Nodes follow each other by data_deps alone, as Chakra's own feeder takes them: ctrl_deps say who has called whom, may
+//! name nodes that were left out, and with data_deps go in circles.
 //!
 //! A trace of PyTorch has a collective twice: the call, on the processor and without a comm_type, and the kernel,
 //! which does it. The call is a computation.
@@ -75,7 +78,7 @@ impl<'a> Node<'a> {
             match number {
                 1 => node.id = value.number()?,
                 3 => node.kind = value.number()?,
-                4 | 5 => numbers(value, &mut node.requires)?,
+                5 => numbers(value, &mut node.requires)?,
                 7 => node.micros = value.number()?,
                 10 => node.attribute(value.bytes()?)?,
                 _ => {}
@@ -459,8 +462,10 @@ mod tests {
 
     #[test]
     fn a_call_of_pytorch_is_a_computation_and_its_kernel_the_collective() {
+        // Who called it is not in the file.
+        let called = bytes(4, &varint(430));
         let rank = trace(&[
-            node(1, COLLECTIVE, &[], &[("micros", 85), ("is_cpu_op", 1)]),
+            [node(1, COLLECTIVE, &[], &[("micros", 85), ("is_cpu_op", 1)]), called].concat(),
             node(2, COLLECTIVE, &[1], &[("comm_type", 5), ("comm_size", 900), ("is_cpu_op", 0)]),
         ]);
         let schedule = chakra(&[rank.clone(), rank.clone(), rank], 1 << 20).unwrap();
