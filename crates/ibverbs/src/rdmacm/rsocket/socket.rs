@@ -55,6 +55,7 @@ fn guard_forks() {
             // Nothing of them is ended: the connections are the parent's.
             mem::forget(mem::take(&mut *sockets));
         }
+        Waker::forget();
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -406,5 +407,31 @@ pub(super) fn failure(stream: &Stream) -> Option<Errno> {
     match stream.end {
         Some(End::Failed(error)) => Some(Errno::new(error)),
         Some(End::Closed) | None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_wakes_a_forked_child_wakes_none_of_its_parents_threads() {
+        guard_forks();
+        let own = Waker::mine().unwrap();
+        // SAFETY: the child makes a descriptor and ends.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                let woken = Waker::mine().map(|waker| waker.wake());
+                libc::_exit(c_int::from(woken.is_err()));
+            }
+            let mut status = -1;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            assert_eq!(status, 0);
+        }
+        let now = Some(Instant::now());
+        assert_eq!(sleep(&mut [readable(own.descriptor())], now), Ok(0));
+        own.wake();
+        assert_eq!(sleep(&mut [readable(own.descriptor())], now), Ok(1));
     }
 }

@@ -48,11 +48,16 @@ impl Waker {
         }
     }
 
+    /// Leaves that of this thread to the parent, from which a forked child has it: both would take each other's wake-ups.
+    pub(super) fn forget() {
+        let _ending = MINE.try_with(|mine| lock(mine).take());
+    }
+
     pub(super) fn descriptor(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         let one = 1_u64.to_ne_bytes();
         // SAFETY: eight readable bytes. A counter that is full wakes as well.
         unsafe { libc::write(self.descriptor(), one.as_ptr().cast(), one.len()) };
