@@ -17,6 +17,12 @@ pub fn to_the_ms(time: SystemTime) -> Option<String> {
     Some(format!("{} {hour:02}:{minute:02}:{:02}.{ms:03}", date(seconds / 86_400)?, seconds % 60))
 }
 
+/// Whether it is a day, as TOML writes them: `2026-11-25`.
+pub(crate) fn is_date(text: &str) -> bool {
+    let moment = text.parse::<toml::value::Datetime>();
+    moment.is_ok_and(|it| it.date.is_some() && it.time.is_none())
+}
+
 /// The date of a day since 1970.
 fn date(days: u64) -> Option<String> {
     // Howard Hinnant's civil_from_days: years begin in March, so that the leap day is a year's last.
@@ -35,6 +41,25 @@ fn date(days: u64) -> Option<String> {
 mod tests {
     use super::*;
     use core::time::Duration;
+
+    #[test]
+    fn dates_are_days_of_their_month() {
+        for day in ["2027-01-31", "2028-02-29", "2000-02-29", "2027-04-30"] {
+            assert!(is_date(day), "{day}");
+        }
+        for none in [
+            "2027-13-45",
+            "2027-02-29",
+            "2100-02-29",
+            "2027-04-31",
+            "2027-00-10",
+            "2027-1-31",
+            "2027-01-3x",
+            "",
+        ] {
+            assert!(!is_date(none), "{none}");
+        }
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {

@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::finding::{Finding, Place, Rule};
 use super::folder::File;
+use crate::times::is_date;
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -95,12 +96,6 @@ impl Mutes {
     }
 }
 
-/// Whether it is a day, as TOML writes them.
-fn is_date(text: &str) -> bool {
-    let moment = text.parse::<toml::value::Datetime>();
-    moment.is_ok_and(|it| it.date.is_some() && it.time.is_none())
-}
-
 impl Mute {
     fn is_of(&self, finding: &Finding, today: &str) -> bool {
         let over = !self.until.is_empty() && !today.is_empty() && *self.until < *today;
@@ -135,25 +130,6 @@ mod tests {
         assert_eq!(muted[0].reason, "the lab");
         mutes.today = "2027-02-01".to_owned();
         assert_eq!(mutes.apply(all()).0.len(), 3);
-    }
-
-    #[test]
-    fn dates_are_days_of_their_month() {
-        for day in ["2027-01-31", "2028-02-29", "2000-02-29", "2027-04-30"] {
-            assert!(is_date(day), "{day}");
-        }
-        for none in [
-            "2027-13-45",
-            "2027-02-29",
-            "2100-02-29",
-            "2027-04-31",
-            "2027-00-10",
-            "2027-1-31",
-            "2027-01-3x",
-            "",
-        ] {
-            assert!(!is_date(none), "{none}");
-        }
     }
 
     #[test]

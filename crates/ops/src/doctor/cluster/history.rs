@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Named;
 use crate::doctor::finding::{Finding, Place, Severity, quoted};
 use crate::doctor::limits::SNAPSHOTS_MAX;
+use crate::times::is_date;
 
 /// Files by stamp, the newest last.
 pub(super) type Snapshots<'a> = Vec<(String, Named<'a>)>;
@@ -63,21 +64,8 @@ fn no_evidence(device: &str, place: Place, why: &str) -> Finding {
 /// The date that a stamp begins with; a time may be behind it.
 fn date(stamp: &str) -> Option<&str> {
     let (date, rest) = stamp.split_at_checked(10)?;
-    let digits = |from: usize, to: usize| {
-        let part = date.get(from..to).filter(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
-        part.and_then(|part| part.parse::<u32>().ok())
-    };
-    let (year, month, day) = (digits(0, 4)?, digits(5, 7)?, digits(8, 10)?);
-    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let days = match month {
-        2 => 28 + u32::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    let apart = date.get(4..5) == Some("-") && date.get(7..8) == Some("-");
     let is_time = rest.is_empty() || rest.starts_with(['T', 't', '_', '-', ' ', '.']);
-    (apart && is_time && (1..=days).contains(&day)).then_some(date)
+    (is_time && is_date(date)).then_some(date)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! What the files say is there: switches, hosts, and the links between them.
 //!
-//! A device is a folder. One with a `config_db.json` is a switch, or whose other files are of one, or whose ports others
-//! see by LLDP; so is a `NAME.json` beside the folders. Everything else is a host, whose files are named after the command and the interface that they are of.
+//! A device is a folder. It is a switch if it has a `config_db.json`, or other files that only switches have, or if
+//! others see a switch's ports of it by LLDP; so is a `NAME.json` beside the folders. Everything else is a host, whose
+//! files are named after the command and the interface that they are of.
 
 mod history;
 mod host;
