@@ -183,7 +183,8 @@ fn ways(evidence: &Evidence<'_>, pair: &Brief, label: u16) -> Option<(Vec<Hop>, 
 /// Where probes are lost.
 pub(super) fn lost(evidence: &Evidence<'_>) -> Option<Suspect> {
     let all_lost: u64 = evidence.digest.pairs.iter().map(|pair| pair.losses().1).sum();
-    if all_lost == 0 {
+    let is_counted = evidence.intervals.iter().any(|of| !of.ports.is_empty());
+    if all_lost == 0 || all_lost < LOSSES_MIN && !is_counted {
         return None;
     }
     let mut votes = Votes::default();
