@@ -33,7 +33,7 @@ use super::arguments::Collect;
 use super::beside::Beside;
 use super::clock::wall_ns;
 use super::line::{Line, Secret};
-use super::places::{GREETING, Place, Places, Refused};
+use super::places::{GREETING, Place, Places, Refused, is_news};
 use crate::failure::Failure;
 use crate::output::{Lines, print_lines, tell};
 
@@ -292,10 +292,10 @@ struct NotKept {
 }
 
 impl NotKept {
-    /// So many more: said at first, and when they are ten times as many.
+    /// So many more, and what is to be said of it.
     fn add(&mut self, windows: u64, why: &impl Display) -> Option<String> {
         self.windows += windows;
-        if self.windows < 10 * self.told {
+        if !is_news(self.windows, self.told) {
             return None;
         }
         self.told = self.windows;

@@ -43,9 +43,13 @@ impl Refused {
     /// Whether more is to be said than was: a new reason, or ten times as many.
     pub(super) fn is_news_after(&self, told: &Self) -> bool {
         let counts = |of: &Self| [of.crowded, of.silent, of.strangers];
-        let is_new = |(now, told): (u64, u64)| now > 0 && told == 0 || now >= 10 * told.max(1);
-        counts(self).into_iter().zip(counts(told)).any(is_new)
+        counts(self).into_iter().zip(counts(told)).any(|(now, told)| is_news(now, told))
     }
+}
+
+/// What is said again and again is said at first, and when it is ten times as many as were told.
+pub(super) fn is_news(now: u64, told: u64) -> bool {
+    now > 0 && told == 0 || now >= 10 * told.max(1)
 }
 
 impl fmt::Display for Refused {

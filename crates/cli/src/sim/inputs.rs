@@ -46,7 +46,10 @@ pub(super) fn inputs<'e>(
             false => folder.clone(),
         });
         // Some editors begin a file so.
-        let text = text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned);
+        let text = match text.strip_prefix('\u{feff}') {
+            Some(rest) => rest.to_owned(),
+            None => text,
+        };
         let is_json = path.extension().is_some_and(|of| of.eq_ignore_ascii_case("json"));
         let switch = is_json || text.trim_start().starts_with('{');
         let text = if switch { around(path, &text)? } else { text };

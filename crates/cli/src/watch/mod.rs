@@ -293,16 +293,16 @@ fn row_json(row: &Row) -> Value {
     })
 }
 
-/// Events of the past, a line each.
-fn history(arguments: &Look, events: &[(Duration, Event)]) -> Result<u64, Failure> {
-    let mut found = 0;
+/// Events of the past, a line each. Says how many things were found, and how many of them were so at the end.
+fn history(arguments: &Look, events: &[(Duration, Event)]) -> Result<(u64, u64), Failure> {
+    let (mut found, mut over) = (0, 0);
     let mut text = String::new();
     for (at, event) in events {
-        let (word, finding) = match event {
-            Event::Found(finding) => ("found", finding),
-            Event::Over(finding) => ("over", finding),
+        let (word, finding, count) = match event {
+            Event::Found(finding) => ("found", finding, &mut found),
+            Event::Over(finding) => ("over", finding, &mut over),
         };
-        found += u64::from(word == "found");
+        *count += 1;
         if arguments.json {
             let mut line = finding_json(finding);
             line["event"] = word.into();
@@ -316,17 +316,15 @@ fn history(arguments: &Look, events: &[(Duration, Event)]) -> Result<u64, Failur
         true => print(&text)?,
         false => print_lines(&text)?,
     }
-    Ok(found)
+    Ok((found, found - over))
 }
 
 fn simulated(arguments: &Look, folder: &std::path::Path) -> Result<(), Failure> {
     let settings = arguments.settings();
     let events = sources::replay(folder, &settings)?;
-    let found = history(arguments, &events)?;
+    let (found, open) = history(arguments, &events)?;
     if !arguments.json {
         let raw = arguments.sources.gather()?;
-        let over = events.iter().filter(|(_, event)| matches!(event, Event::Over(_))).count();
-        let open = found - over as u64;
         let ports = raw.ports().len();
         print(&format!(
             "{ports} ports of a simulation; {found} found, {open} of them at its end\n"

@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use ops::watch::{Event, Raw, Watch, recorded};
+use ops::watch::{Raw, Watch, recorded};
 
 use super::{Look, history, rows, verdict};
 use crate::failure::Failure;
@@ -106,10 +106,8 @@ pub(super) fn replay(arguments: &Look, path: &Path) -> Result<(), Failure> {
     for error in cut {
         tell(&format!("warning: line {} of {} is cut, and left out", error.line, path.display()));
     }
-    let found = history(arguments, &events)?;
+    let (found, open) = history(arguments, &events)?;
     if !arguments.json {
-        let over = events.iter().filter(|(_, event)| matches!(event, Event::Over(_))).count();
-        let open = found - over as u64;
         print(&format!("{looks} looks; {found} found, {open} of them at the end\n"))?;
     }
     if let Some(line) = rows::too_soon(&watch.unjudged()) {

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use ops::watch::{Finding, Kind, Row};
+use telemetry::words;
 
 use crate::view::{self, Column, Line, fit, percent, short};
 
@@ -23,9 +24,6 @@ pub(super) const COLUMNS: [Column; 10] = [
     number("RETX/s", 6),
     number("bit/s", 6),
 ];
-
-/// The width of a terminal.
-const COLUMNS_MAX: usize = 80;
 
 /// The rates as lines of the table.
 pub(super) fn lines(rows: &[Row], findings: &[&Finding]) -> Vec<Line> {
@@ -93,7 +91,7 @@ pub(super) fn wrong(
     if let Some(more) = unread.len().checked_sub(UNREAD_MAX).filter(|more| *more > 0) {
         lines.push(format!("? {more} others cannot be read either"));
     }
-    lines.extend(too_soon(unjudged).into_iter().flat_map(|line| wrapped(&line, COLUMNS_MAX)));
+    lines.extend(too_soon(unjudged).into_iter().flat_map(|line| wrapped(&line, words::COLUMNS)));
     lines
 }
 
