@@ -24,6 +24,7 @@ use pico_args::Arguments;
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
+use crate::debootstrap;
 use crate::dist::Libraries;
 use crate::lab::NOBODY;
 use crate::tally::{self, Tally};
@@ -34,7 +35,6 @@ const COMPILER: &str = "aarch64-linux-gnu-gcc";
 const EMULATOR: &str = "/usr/bin/qemu-aarch64-static";
 /// The C library that came with the compiler.
 const PREFIX: &str = "/usr/aarch64-linux-gnu";
-const MIRROR: &str = "http://deb.debian.org/debian";
 const SUITE: &str = "bookworm";
 const PACKAGES: &str = "ibverbs-utils,perftest";
 /// Where the kernel is told which programs qemu executes.
@@ -101,29 +101,17 @@ fn folder() -> PathBuf {
 
 /// Unpacks the packages. Nothing is configured: no program of arm64 runs for that.
 fn fill(root: &Path) -> Result<()> {
-    if root.is_dir() {
-        return Ok(());
-    }
-    println!("filling {}", root.display());
-    let fresh = root.with_extension("new");
-    if fresh.exists() {
-        fs::remove_dir_all(&fresh)?;
-    }
-    fs::create_dir_all(&fresh)?;
-    let mut command = Command::new("debootstrap");
-    command.args(["--arch=arm64", "--foreign", "--variant=minbase"]);
-    command.arg(format!("--include={PACKAGES}")).arg(SUITE).arg(&fresh).arg(MIRROR);
-    workspace::output(&mut command)
-        .with_context(|| format!("debootstrap cannot fill {}", fresh.display()))?;
-    for entry in fs::read_dir(fresh.join("var/cache/apt/archives"))? {
-        let package = entry?.path();
-        if package.extension().is_some_and(|extension| extension == "deb") {
-            workspace::run(Command::new("dpkg-deb").arg("-x").arg(package).arg(&fresh))?;
+    let include = format!("--include={PACKAGES}");
+    let words = ["--arch=arm64", "--foreign", "--variant=minbase", &include, SUITE];
+    debootstrap::fill(root, &words, |fresh| {
+        for entry in fs::read_dir(fresh.join("var/cache/apt/archives"))? {
+            let package = entry?.path();
+            if package.extension().is_some_and(|extension| extension == "deb") {
+                workspace::run(Command::new("dpkg-deb").arg("-x").arg(package).arg(fresh))?;
+            }
         }
-    }
-    fs::create_dir_all(fresh.join("dev/shm"))?;
-    fs::rename(&fresh, root)?;
-    Ok(())
+        Ok(fs::create_dir_all(fresh.join("dev/shm"))?)
+    })
 }
 
 /// What was asked for on the command line.

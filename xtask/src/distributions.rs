@@ -3,20 +3,18 @@
 //! Each distribution is a folder that debootstrap has filled, kept in `target/distributions`. Its programs
 //! run there as an ordinary user, over `target/dist` as it was built here, against the oldest C library.
 
-use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use pico_args::Arguments;
 use rustix::process::geteuid;
 
+use crate::debootstrap;
 use crate::programs;
 use crate::tally::Tally;
 use crate::workspace;
 
-const MIRROR: &str = "http://deb.debian.org/debian";
 /// Debian 12 is where the programs of `cargo xtask programs` are from.
 const SUITES: [&str; 2] = ["trixie", "sid"];
 /// What is installed in each.
@@ -70,33 +68,8 @@ fn root_of(suite: &str) -> PathBuf {
 }
 
 fn fill(suite: &str) -> Result<()> {
-    let root = root_of(suite);
-    if root.is_dir() {
-        return Ok(());
-    }
-    println!("filling {}", root.display());
-    // Under its name only when it is complete.
-    let fresh = root.with_extension("new");
-    if fresh.exists() {
-        remove(&fresh)?;
-    }
-    fs::create_dir_all(&fresh)?;
     let include = format!("--include={PACKAGES}");
-    let words = ["--variant=minbase", &include, suite].map(OsString::from);
-    workspace::output(Command::new("debootstrap").args(words).arg(&fresh).arg(MIRROR))
-        .with_context(|| format!("debootstrap cannot fill {}", fresh.display()))?;
-    fs::rename(&fresh, &root)?;
-    Ok(())
-}
-
-/// Removes what an interrupted debootstrap has left, but nothing behind a mount.
-fn remove(folder: &Path) -> Result<()> {
-    let mounts = fs::read_to_string("/proc/self/mounts").context("cannot read the mounts")?;
-    let inside = format!("{}/", folder.display());
-    if let Some(mount) = mounts.split_whitespace().find(|word| word.starts_with(&inside)) {
-        bail!("{mount} is still mounted\n hint: umount {mount}");
-    }
-    fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))
+    debootstrap::fill(&root_of(suite), &["--variant=minbase", &include, suite], |_| Ok(()))
 }
 
 /// The versions of what a distribution has, as its package manager says them.

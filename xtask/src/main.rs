@@ -6,6 +6,7 @@ mod bench;
 mod book;
 mod ci;
 mod crowd;
+mod debootstrap;
 mod demo;
 mod dist;
 mod distributions;
