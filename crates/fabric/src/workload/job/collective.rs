@@ -52,9 +52,8 @@ impl Operation {
     /// How it is done where nobody says.
     pub(crate) const fn usual(self) -> Algorithm {
         match self {
-            Self::AllReduce | Self::AllGather | Self::ReduceScatter => Algorithm::Ring,
-            Self::Broadcast | Self::Reduce => Algorithm::Ring,
             Self::AllToAll | Self::Gather | Self::Scatter => Algorithm::Direct,
+            _ => Algorithm::Ring,
         }
     }
 }
