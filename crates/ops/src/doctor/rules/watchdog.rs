@@ -2,9 +2,10 @@
 
 use fabric::switch::config::WatchdogConfig;
 
+use super::chain::priorities;
 use super::{Look, alike};
 use crate::doctor::cluster::{Part, Port, Qos, Switch};
-use crate::doctor::finding::{Finding, Place, Rule, several};
+use crate::doctor::finding::{Finding, Place, Rule, Severity, several};
 use crate::doctor::limits::WATCHDOG_LATE_MS;
 use crate::doctor::shell::typed;
 
@@ -12,6 +13,8 @@ pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
     for switch in &look.cluster.switches {
         times(switch, findings);
         absent(switch, findings);
+        unguarded(switch, findings);
+        off(switch, findings);
     }
 }
 
@@ -116,6 +119,86 @@ fn absent(switch: &Switch, findings: &mut Vec<Finding>) {
             .command(ports.word(400).word("--restoration-time").word(400))
             .at(switch.place(line)),
     );
+}
+
+/// Ports whose watchdog guards other priorities than those that pause. Without `pfcwd_sw_enable` it guards all of them.
+fn unguarded(switch: &Switch, findings: &mut Vec<Finding>) {
+    let mut odd = Vec::new();
+    for (port, qos) in switch.judged().filter(|(_, qos)| qos.watchdog().is_some()) {
+        let Some((entry, field)) = switch.qos_field(&port.name, "pfcwd_sw_enable") else {
+            continue;
+        };
+        let guarded = field.value.split(',').filter_map(|text| text.trim().parse::<u32>().ok());
+        let guarded =
+            guarded.fold(0_u8, |mask, number| mask | 1_u8.checked_shl(number).unwrap_or(0));
+        let pauses = qos.lossless().fold(0_u8, |mask, group| mask | 1 << qos.priority(group));
+        if pauses & !guarded != 0 {
+            odd.push(((pauses & !guarded, pauses | guarded), (port.name.as_str(), entry, field)));
+        }
+    }
+    for ((missing, all), of) in alike(odd) {
+        let names: Vec<&str> = of.iter().map(|(name, ..)| *name).collect();
+        let (_, entry, field) = of[0];
+        let text = format!(
+            "pfcwd_sw_enable of {} leaves out {}, which pauses: no watchdog looks after it.",
+            several(&names),
+            priorities(missing)
+        );
+        let numbers: Vec<String> =
+            (0..8).filter(|bit| all >> bit & 1 != 0).map(|bit| bit.to_string()).collect();
+        findings.push(
+            Finding::new(Rule::NoWatchdog, &switch.name, text)
+                .key(entry.place())
+                .remedy("have the watchdog look after all that pauses")
+                .command(typed!(
+                    "sonic-db-cli CONFIG_DB hset",
+                    entry.place(),
+                    "pfcwd_sw_enable",
+                    numbers.join(",")
+                ))
+                .at(switch.place(field.line)),
+        );
+    }
+}
+
+/// Watchdogs that are set up and see nothing, or that take every queue for stuck.
+fn off(switch: &Switch, findings: &mut Vec<Finding>) {
+    if !switch.judged().any(|(_, qos)| qos.watchdog().is_some()) {
+        return;
+    }
+    for (table, key, field, value, text, remedy, command) in [
+        (
+            "FLEX_COUNTER_TABLE",
+            "PFCWD",
+            "FLEX_COUNTER_STATUS",
+            "disable",
+            "nobody reads the counters that PFC_WD looks at",
+            "have them read",
+            "sudo pfcwd counter_poll enable",
+        ),
+        (
+            "PFC_WD",
+            "GLOBAL",
+            "BIG_RED_SWITCH",
+            "enable",
+            "every queue that PFC_WD looks after is taken for stuck, and its packets are dropped",
+            "turn it off once the storm is over",
+            "sudo pfcwd big_red_switch disable",
+        ),
+    ] {
+        let Some(entry) = switch.entry(table, key) else { continue };
+        let Some(said) = entry.field(field) else { continue };
+        if !said.value.trim().eq_ignore_ascii_case(value) {
+            continue;
+        }
+        let text = format!("{} has {field} {value}: {text}.", entry.place());
+        let finding = Finding::new(Rule::NoWatchdog, &switch.name, text)
+            .severity(if table == "PFC_WD" { Severity::Error } else { Severity::Warning })
+            .key(entry.place())
+            .remedy(remedy)
+            .command(command);
+        findings.push(finding.at(switch.place(said.line)));
+    }
 }
 
 /// Characters of a list of ports that fits a line.

@@ -1,0 +1,59 @@
+//! Values that matter, each changed at one switch or host of a healthy cluster: every one is found, by its rule.
+
+use std::path::Path;
+
+use ops::doctor::{Diagnosis, Folder};
+use serde_json::{Value, json};
+
+fn healthy() -> Folder {
+    let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/cluster-healthy");
+    Folder::read(&at).expect("the example is in the repository")
+}
+
+fn judged(folder: &Folder) -> (Vec<String>, Vec<String>) {
+    let diagnosis = Diagnosis::of(folder, None, None);
+    let all = diagnosis.findings.iter();
+    let found = all.map(|f| format!("{} {}: {}", f.rule.id(), f.device, f.text)).collect();
+    (found, diagnosis.not_judged())
+}
+
+/// The healthy cluster with `change` done to the file of `tor-1`.
+fn with(change: impl Fn(&mut Value)) -> (Vec<String>, Vec<String>) {
+    let mut folder = healthy();
+    for file in folder.files.iter_mut().filter(|file| file.path == "tor-1/config_db.json") {
+        let mut db = serde_json::from_slice(&file.bytes).unwrap();
+        change(&mut db);
+        file.bytes = serde_json::to_vec_pretty(&db).unwrap();
+    }
+    judged(&folder)
+}
+
+#[test]
+fn a_watchdog_that_sees_nothing_or_not_all() {
+    for (table, key, field, value, words) in [
+        ("FLEX_COUNTER_TABLE", "PFCWD", "FLEX_COUNTER_STATUS", "disable", "nobody reads"),
+        ("PFC_WD", "GLOBAL", "BIG_RED_SWITCH", "enable", "its packets are dropped"),
+    ] {
+        let (found, _) = with(|db| db[table][key][field] = json!(value));
+        let [one] = &found[..] else { panic!("{found:#?}") };
+        assert!(one.starts_with("FD009 tor-1: ") && one.contains(words), "{one}");
+    }
+    for (value, missing) in [("", "3 and 4"), ("4", "3")] {
+        let (found, _) = with(|db| {
+            for (_, of) in db["PORT_QOS_MAP"].as_object_mut().unwrap() {
+                if of["pfc_enable"] == "3,4" {
+                    of["pfcwd_sw_enable"] = json!(value);
+                }
+            }
+        });
+        let [one] = &found[..] else { panic!("{found:#?}") };
+        let words = format!("leaves out {missing}, which pauses");
+        assert!(one.starts_with("FD009 tor-1: ") && one.contains(&words), "{one}");
+    }
+    let (found, _) = with(|db| {
+        for (_, of) in db["PORT_QOS_MAP"].as_object_mut().unwrap() {
+            of.as_object_mut().unwrap().remove("pfcwd_sw_enable");
+        }
+    });
+    assert_eq!(found, Vec::<String>::new(), "without it all is looked after");
+}
