@@ -57,3 +57,29 @@ fn a_watchdog_that_sees_nothing_or_not_all() {
     });
     assert_eq!(found, Vec::<String>::new(), "without it all is looked after");
 }
+
+#[test]
+fn a_queue_of_a_lossless_class_that_drops() {
+    let (found, _) = with(|db| {
+        for (key, of) in db["BUFFER_QUEUE"].as_object_mut().unwrap() {
+            if key.ends_with("|3-4") {
+                of["profile"] = json!("egress_lossy_profile");
+            }
+        }
+    });
+    let [one] = &found[..] else { panic!("{found:#?}") };
+    assert!(one.starts_with("FD004 tor-1: queues 3 and 4 of Ethernet0 to Ethernet116 "), "{one}");
+    assert!(one.contains("profile egress_lossy_profile, as queues of classes that drop"), "{one}");
+
+    let (found, _) = with(|db| {
+        db["BUFFER_PROFILE"]["egress_lossless_profile"]["dynamic_th"] = json!("-6");
+    });
+    let [one] = &found[..] else { panic!("{found:#?}") };
+    // By hand: 14,371,840 / 65; three groups of 1/16 of 10,177,536 / (1 + 3/16) bytes, and their headroom.
+    assert!(one.contains("a limit of 221,105 bytes by profile egress_lossless_profile"), "{one}");
+    // Behind the largest threshold no queue drops before all are paused.
+    let (found, _) = with(|db| {
+        db["BUFFER_PROFILE"]["egress_lossless_profile"]["dynamic_th"] = json!("0");
+    });
+    assert_eq!(found, Vec::<String>::new());
+}

@@ -18,7 +18,7 @@ pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Queues of lossless classes, each with a group that feeds it.
-fn lossless_queues(qos: &Qos) -> BTreeSet<(u8, u8)> {
+pub(super) fn lossless_queues(qos: &Qos) -> BTreeSet<(u8, u8)> {
     let classes = (0..64).map(|dscp| qos.class(dscp)).collect::<BTreeSet<u8>>().into_iter();
     let lossless = classes.filter(|&class| qos.group_config(qos.group(class)).lossless);
     lossless.map(|class| (qos.queue(class), qos.group(class))).collect()

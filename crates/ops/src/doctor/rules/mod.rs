@@ -8,6 +8,7 @@ mod headroom;
 mod host;
 mod marks;
 mod peers;
+mod queues;
 mod traffic;
 mod unjudged;
 mod watchdog;
@@ -44,10 +45,11 @@ impl Look<'_> {
 pub(super) fn check(cluster: &Cluster, desired: &Desired, findings: &mut Vec<Finding>) {
     let traffic = Traffic::of(cluster, desired);
     let look = Look { cluster, desired, traffic: &traffic };
-    let all: [fn(Look<'_>, &mut Vec<Finding>); 9] = [
+    let all: [fn(Look<'_>, &mut Vec<Finding>); 10] = [
         watchdog::check,
         headroom::check,
         chain::check,
+        queues::check,
         marks::check,
         peers::check,
         ends::check,
