@@ -83,3 +83,14 @@ fn a_queue_of_a_lossless_class_that_drops() {
     });
     assert_eq!(found, Vec::<String>::new());
 }
+
+#[test]
+fn a_pause_that_lets_go_at_once() {
+    let (found, _) = with(|db| {
+        db["BUFFER_PROFILE"]["pg_lossless_100000_40m_profile"]["xon"] = json!("999999");
+    });
+    let [one] = &found[..] else { panic!("{found:#?}") };
+    let words =
+        "FD003 tor-1: profile pg_lossless_100000_40m_profile of Ethernet112 and Ethernet116";
+    assert!(one.starts_with(words), "{one}");
+}

@@ -31,6 +31,46 @@ pub(in crate::doctor) fn needed(port: &Port, lossless_mtu: u32) -> Option<(u64, 
 pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
     for switch in &look.cluster.switches {
         small(switch, look.traffic.lossless_mtu, findings);
+        early(switch, findings);
+    }
+}
+
+/// Groups that let go as soon as they have paused: `xon` is above what one of them holds at XOFF.
+fn early(switch: &Switch, findings: &mut Vec<Finding>) {
+    let Some(shared) = switch.shared_bytes else { return };
+    let mut found = Vec::new();
+    for (port, qos) in switch.judged().filter(|(_, qos)| qos.knows(Part::Buffers)) {
+        for group in qos.lossless() {
+            let own = qos.group_config(group);
+            let (xon, xoff) = (u64::from(own.xon_bytes), own.threshold.xoff_bytes(shared, 1));
+            let Some(entry) = switch.numbered("BUFFER_PG", &port.name, group) else { continue };
+            let profile =
+                entry.field("profile").and_then(|of| switch.referred(of, "BUFFER_PROFILE"));
+            let Some(profile) = profile.filter(|_| xon > xoff) else { continue };
+            found.push(((profile.key.as_str(), xon, xoff), (port.name.as_str(), profile)));
+        }
+    }
+    for ((name, xon, xoff), of) in alike(found) {
+        let mut ports: Vec<&str> = of.iter().map(|(port, _)| *port).collect();
+        ports.dedup();
+        let profile = of[0].1;
+        let text = format!(
+            "profile {name} of {} lets go (xon) at {} bytes, and one sender is paused at {} of {} \
+             shared: a pause ends at once, and what goes on arriving fills the headroom.",
+            several(&ports),
+            bytes(xon),
+            bytes(xoff),
+            bytes(shared)
+        );
+        let line = profile.field("xon").map_or(profile.line, |field| field.line);
+        findings.push(
+            Finding::new(Rule::Headroom, &switch.name, text)
+                .severity(Severity::Warning)
+                .key(profile.place())
+                .remedy("let go below the level at which it pauses")
+                .command(typed!("sudo config buffer profile set", name, "--xon", xoff / 2))
+                .at(switch.place(line)),
+        );
     }
 }
 
