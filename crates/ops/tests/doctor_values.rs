@@ -94,3 +94,47 @@ fn a_pause_that_lets_go_at_once() {
         "FD003 tor-1: profile pg_lossless_100000_40m_profile of Ethernet112 and Ethernet116";
     assert!(one.starts_with(words), "{one}");
 }
+
+#[test]
+fn a_cable_of_two_lengths() {
+    let (found, _) = with(|db| {
+        db["CABLE_LENGTH"]["AZURE"]["Ethernet112"] = json!("5m");
+        db["BUFFER_PG"]["Ethernet112|3-4"]["profile"] = json!("pg_lossless_100000_5m_profile");
+    });
+    let [one] = &found[..] else { panic!("{found:#?}") };
+    let words = "FD016 tor-1: the cable of Ethernet112 is 5 m by CABLE_LENGTH here, and 40 m by that \
+                 of leaf-1";
+    assert!(one.starts_with(words), "{one}");
+    let (found, not_judged) = with(|db| db["CABLE_LENGTH"]["AZURE"]["Ethernet112"] = json!("0m"));
+    assert_eq!(found, Vec::<String>::new());
+    let words = "tor-1: CABLE_LENGTH has no length of Ethernet112: ";
+    assert!(not_judged.iter().any(|of| of.starts_with(words)), "{not_judged:?}");
+}
+
+#[test]
+fn a_port_with_a_neighbour_is_judged_though_the_file_says_nothing_of_it() {
+    let (found, not_judged) = with(|db| {
+        db["PORT"]["Ethernet112"] = json!({});
+        db["BUFFER_PROFILE"]["pg_lossless_100000_40m_profile"]["xoff"] = json!("0");
+    });
+    let headroom = found.iter().find(|of| of.starts_with("FD003")).unwrap();
+    assert!(headroom.contains("Ethernet112 and Ethernet116"), "{found:#?}");
+    assert!(not_judged.iter().any(|of| of.contains("PORT has no mtu of Ethernet112")));
+    // One that is down is not.
+    let (found, not_judged) = with(|db| {
+        db["PORT"]["Ethernet112"] = json!({ "admin_status": "down" });
+    });
+    assert_eq!((found.len(), not_judged.len()), (0, 0), "{found:?} {not_judged:?}");
+}
+
+#[test]
+fn a_role_of_which_there_is_no_other_is_said() {
+    let (found, not_judged) = with(|db| {
+        db["DEVICE_METADATA"]["localhost"]["type"] = json!("BackEndToRRouter");
+        db["BUFFER_PROFILE"]["pg_lossless_100000_40m_profile"]["dynamic_th"] = json!("-5");
+    });
+    assert_eq!(found, Vec::<String>::new());
+    let words = "tor-1: no other switch has the type \"BackEndToRRouter\": alpha was compared with no \
+                 peer's (FD007)";
+    assert!(not_judged.iter().any(|of| of == words), "{not_judged:?}");
+}

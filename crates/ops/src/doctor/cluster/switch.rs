@@ -269,7 +269,24 @@ impl Switch {
                 _ => findings.push(unknown(name, file)),
             }
         }
+        switch.raise_ports();
         switch
+    }
+
+    /// A port that the file does not say to be up or down is up if it has a neighbour.
+    fn raise_ports(&mut self) {
+        let silent = |port: &Port, tables: &[Table]| {
+            let all = tables.iter().filter(|table| table.name == "PORT");
+            let mut own = all.flat_map(|table| &table.entries).filter(|of| of.key == port.name);
+            own.next().is_some_and(|entry| entry.field("admin_status").is_none())
+        };
+        let sees = |port: &Port, all: &[Neighbour]| {
+            all.iter().any(|of| of.local == port.name || port.alias.as_ref() == Some(&of.local))
+        };
+        let Self { ports, tables, neighbours, .. } = self;
+        for port in ports.iter_mut().filter(|port| !port.up) {
+            port.up = silent(port, tables) && sees(port, neighbours);
+        }
     }
 
     fn read_config(&mut self, file: &File, findings: &mut Vec<Finding>) {
@@ -342,7 +359,8 @@ impl Switch {
                 alias: text("alias"),
                 rate: rate.map(|mbps| Rate::from_bps(mbps * 1_000_000)),
                 mtu: number("mtu").and_then(|mtu| u32::try_from(mtu).ok()),
-                cable_m: cable(&entry.key).filter(|&metres| metres < 1_000_000),
+                // SONiC's minigraph gives 0 m to ports without a neighbour.
+                cable_m: cable(&entry.key).filter(|metres| (1..1_000_000).contains(metres)),
                 up: text("admin_status").as_deref() == Some("up"),
                 line: entry.line,
                 qos: None,

@@ -1,5 +1,6 @@
 //! Ends that differ in MTU, GID or RoCE version: FD011; and cables that are elsewhere: FD016.
 
+use core::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::{Look, alike};
@@ -15,6 +16,7 @@ pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
     }
     families(look.cluster, findings);
     cables(look.cluster, findings);
+    lengths(look.cluster, findings);
 }
 
 /// The MTU of an end, and where it stands.
@@ -208,6 +210,49 @@ fn families(cluster: &Cluster, findings: &mut Vec<Finding>) {
                 );
             }
         }
+    }
+}
+
+/// Cables that are of one length at one end and of another at the other.
+fn lengths(cluster: &Cluster, findings: &mut Vec<Finding>) {
+    let at = |end: &End| {
+        let Node::Switch(index) = end.node else { return None };
+        let switch = cluster.switches.get(index)?;
+        let mut fields = switch.entries("CABLE_LENGTH").iter().filter_map(|of| of.field(&end.port));
+        let line = fields.next()?.line;
+        Some((switch.port(&end.port)?.cable_m?, switch.place(line)))
+    };
+    let mut odd = Vec::new();
+    for link in &cluster.links {
+        let [a, b] = &link.ends;
+        let (Some((of_a, place_a)), Some((of_b, place_b))) = (at(a), at(b)) else { continue };
+        // Too little headroom comes of the shorter.
+        let (low, high, metres, more, places) = match of_a.cmp(&of_b) {
+            Ordering::Equal => continue,
+            Ordering::Less => (a, b, of_a, of_b, [place_a, place_b]),
+            Ordering::Greater => (b, a, of_b, of_a, [place_b, place_a]),
+        };
+        let key = (cluster.name(low.node), metres, more);
+        odd.push((key, (low.port.as_str(), cluster.name(high.node), places)));
+    }
+    for ((device, metres, more), of) in alike(odd) {
+        let ports: Vec<&str> = of.iter().map(|(port, ..)| *port).collect();
+        let others: Vec<&str> = of.iter().map(|(_, other, _)| *other).collect();
+        let text = format!(
+            "the cable of {} is {metres} m by CABLE_LENGTH here, and {more} m by that of {} at its other \
+             end: headroom was judged by each end's own.",
+            several(&ports),
+            several(&others)
+        );
+        let [here, there] = &of[0].2;
+        findings.push(
+            Finding::new(Rule::Cabling, device, text)
+                .key(format!("CABLE_LENGTH|{}", ports[0]))
+                .remedy("give both ends the length of the cable")
+                .command(typed!("sudo config interface cable-length", ports[0], format!("{more}m")))
+                .at(here.clone())
+                .at(there.clone()),
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Traffic, about_switch, alike, desired, headroom};
 use crate::doctor::cluster::{Cluster, Interface, Node, Part, Port, Switch, Trusted};
 use crate::doctor::desired::{Desired, Settings};
-use crate::doctor::finding::several;
+use crate::doctor::finding::{quoted, several};
 
 /// A sentence for each thing that is missing, with the devices that it is missing of.
 pub(in crate::doctor) fn unjudged(cluster: &Cluster, desired: &Desired) -> Vec<String> {
@@ -31,7 +31,8 @@ pub(in crate::doctor) fn unjudged(cluster: &Cluster, desired: &Desired) -> Vec<S
 }
 
 fn of_switch(cluster: &Cluster, desired: &Desired, index: usize, mtu: u32) -> Vec<String> {
-    let Some(switch) = cluster.switches.get(index) else { return Vec::new() };
+    let switches = &cluster.switches;
+    let Some(switch) = switches.get(index) else { return Vec::new() };
     let mut all = Vec::new();
     let settings = desired.of(about_switch(switch)).map(|(_, settings)| settings);
     let settings = settings.unwrap_or_default();
@@ -49,6 +50,15 @@ fn of_switch(cluster: &Cluster, desired: &Desired, index: usize, mtu: u32) -> Ve
         if !without.is_empty() {
             all.push(format!("DEVICE_METADATA has no type: {without}"));
         }
+    }
+    let others = switches.iter().filter(|other| other.name != switch.name);
+    let (mut like, count) =
+        (others.clone().filter(|other| other.role == switch.role), others.count());
+    if !switch.role.is_empty() && count > 0 && like.next().is_none() && settings.alpha.is_none() {
+        let role = quoted(&switch.role);
+        all.push(format!(
+            "no other switch has the type {role}: alpha was compared with no peer's (FD007)"
+        ));
     }
     let ports = |so: &dyn Fn(&Port) -> bool| -> Vec<&str> {
         let judged = switch.judged().filter(|(port, _)| so(port));
