@@ -138,3 +138,24 @@ fn a_role_of_which_there_is_no_other_is_said() {
                  peer's (FD007)";
     assert!(not_judged.iter().any(|of| of == words), "{not_judged:?}");
 }
+
+#[test]
+fn a_job_that_sets_nothing_at_one_host_and_a_file_that_is_no_environment() {
+    for (text, words) in [
+        ("", "FD004 h0: job train sets no NCCL_IB_TC"),
+        (
+            "sh: 1: env: not found\n",
+            "FD000 h0: h0/env.train.txt: it has no line that is NAME=VALUE",
+        ),
+    ] {
+        let mut folder = healthy();
+        // No device says a traffic class for all.
+        folder.files.retain(|file| !file.path.starts_with("h0/sysfs"));
+        for file in folder.files.iter_mut().filter(|file| file.path == "h0/env.train.txt") {
+            file.bytes = text.into();
+        }
+        let (found, _) = judged(&folder);
+        let [one] = &found[..] else { panic!("{found:#?}") };
+        assert!(one.starts_with(words), "{one}");
+    }
+}

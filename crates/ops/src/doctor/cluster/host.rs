@@ -57,6 +57,8 @@ pub struct Host {
 /// The environment of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Job {
+    /// Which says so.
+    pub file: String,
     /// By name.
     pub variables: BTreeMap<String, Known<String>>,
 }
@@ -225,9 +227,10 @@ impl Host {
                 self.lldp_file = Some(file.path.clone());
             }
             ("env", job) if !job.is_empty() => {
-                let variables = env::read(&text).into_iter();
+                let variables = env::read(&text)?.into_iter();
                 let variables = variables.map(|(name, said)| (name, Known::of(file, said)));
-                self.jobs.insert(job.to_owned(), Job { variables: variables.collect() });
+                let variables = variables.collect();
+                self.jobs.insert(job.to_owned(), Job { file: file.path.clone(), variables });
             }
             ("qp", of) if !of.is_empty() => {
                 for said in queue_pairs::read(&text).into_iter().take(QUEUE_PAIRS_MAX) {

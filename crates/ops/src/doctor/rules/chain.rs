@@ -12,7 +12,7 @@ use fabric::switch::config::Trust;
 
 use super::traffic::TRAFFIC_CLASSES;
 use super::{Look, Traffic, alike};
-use crate::doctor::cluster::{End, Host, Interface, Link, Node, Port, Qos, Switch, Trusted};
+use crate::doctor::cluster::{End, Host, Interface, Job, Link, Node, Port, Qos, Switch, Trusted};
 use crate::doctor::finding::{Finding, Place, Rule, quoted, several};
 use crate::doctor::shell::typed;
 use crate::doctor::source::env;
@@ -394,7 +394,7 @@ fn no_classes(look: Look<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Jobs of NCCL that leave their packets at DSCP 0, on hosts whose devices do not say otherwise.
+/// Jobs of NCCL, here or at other hosts, that leave their packets at DSCP 0, on hosts whose devices do not say otherwise.
 fn unmarked(look: Look<'_>, findings: &mut Vec<Finding>) {
     let Some(&data) = look.traffic.data.first().filter(|&&data| data != 0) else { return };
     for host in &look.cluster.hosts {
@@ -402,8 +402,12 @@ fn unmarked(look: Look<'_>, findings: &mut Vec<Finding>) {
             continue;
         }
         for (name, job) in &host.jobs {
-            let of_nccl = job.variables.iter().find(|(name, _)| name.starts_with("NCCL_IB_"));
-            let Some((_, first)) = of_nccl else { continue };
+            let is_of_nccl = job.variables.keys().any(|name| name.starts_with("NCCL_IB_"));
+            let others = look.cluster.hosts.iter().filter_map(|host| host.jobs.get(name));
+            let is_set = |job: &Job| job.variables.contains_key("NCCL_IB_TC");
+            if !is_of_nccl && !others.into_iter().any(is_set) {
+                continue;
+            }
             if job.variables.contains_key("NCCL_IB_TC") || is_lossless_everywhere(look, host, 0) {
                 continue;
             }
@@ -415,7 +419,7 @@ fn unmarked(look: Look<'_>, findings: &mut Vec<Finding>) {
                     .key("NCCL_IB_TC")
                     .remedy(format!("set it to DSCP {data} times four"))
                     .command(typed!("export", format!("NCCL_IB_TC={}", u32::from(data) << 2)))
-                    .at(Place::of(&first.place.file)),
+                    .at(Place::of(&job.file)),
             );
         }
     }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::Said;
+use super::{Said, Wrong};
 
 /// `NCCL_*` and `UCX_*` by name.
 pub(in crate::doctor) type Variables = BTreeMap<String, Said<String>>;
 
-/// Lines of other variables are passed over; so is what is no assignment.
-pub(in crate::doctor) fn read(text: &str) -> Variables {
+/// Lines of other variables are passed over, and so is what is no assignment beside some that are. A job that sets nothing
+/// has an empty file.
+pub(in crate::doctor) fn read(text: &str) -> Result<Variables, Wrong> {
     let mut variables = Variables::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -21,7 +22,20 @@ pub(in crate::doctor) fn read(text: &str) -> Variables {
         let value = value.trim().trim_matches(|quote| quote == '"' || quote == '\'').to_owned();
         variables.insert(name.to_owned(), Said { value, line: number + 1 });
     }
-    variables
+    if !text.trim().is_empty() && !text.lines().any(is_assignment) {
+        let hint = "take it again in the environment of the job: env | grep -E '^(NCCL|UCX)_'";
+        return Err(Wrong::whole("it has no line that is NAME=VALUE", hint));
+    }
+    Ok(variables)
+}
+
+/// `NAME=VALUE`, of whatever variable.
+fn is_assignment(line: &str) -> bool {
+    let line = line.trim();
+    let line = line.strip_prefix("export ").unwrap_or(line);
+    let name = line.split_once('=').map_or("", |(name, _)| name);
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !name.is_empty() && name.bytes().all(is_of_name)
 }
 
 /// A number as these libraries take it: decimal, hexadecimal behind `0x`, octal behind `0`.
@@ -51,10 +65,13 @@ mod tests {
     #[test]
     fn variables_of_nccl_and_ucx_are_kept() {
         let text = "PATH=/bin\nexport NCCL_IB_TC=106\nUCX_IB_TRAFFIC_CLASS=\"auto\"\nNCCL_DEBUG\nNCCL_ x=1\n";
-        let all = read(text);
+        let all = read(text).unwrap();
         assert_eq!(all["NCCL_IB_TC"], Said { value: "106".into(), line: 2 });
         assert_eq!(all["UCX_IB_TRAFFIC_CLASS"].value, "auto");
         assert_eq!(all.len(), 2);
+        assert_eq!(read("").unwrap(), Variables::new());
+        assert_eq!(read("PATH=/bin\n").unwrap(), Variables::new());
+        assert!(read("sh: 1: env: not found\n").is_err());
     }
 
     #[test]
