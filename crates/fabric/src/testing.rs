@@ -1,11 +1,13 @@
 //! Any bytes, as everything that the simulator reads from files.
 
+use std::collections::BTreeSet;
+
 use rdma::{Rate, Span};
 
 use crate::Network;
 use crate::check::Check;
-use crate::scenario::Scenario;
 use crate::scenario::sonic::ConfigDb;
+use crate::scenario::{Files, Scenario};
 use crate::switch::config::SwitchConfig;
 use crate::topology::Cables;
 
@@ -30,7 +32,7 @@ pub fn read_anything(bytes: &[u8]) -> bool {
             .and_then(|db| db.switch(&[link; 2], None, None, &SwitchConfig::default()));
         return made.map_or_else(|error| refused(text, &error.to_string()), |_| true);
     }
-    let scenario = match Scenario::parse_with(text, &|name| Ok(content(file, name)), None) {
+    let scenario = match Scenario::parse_with(text, &Content(file), None) {
         Ok(scenario) => scenario,
         Err(error) => return refused(text, &error.to_string()),
     };
@@ -45,11 +47,34 @@ pub fn read_anything(bytes: &[u8]) -> bool {
     }
 }
 
-/// What the file `name` has in it, if it is there.
-fn content(file: &[u8], name: &str) -> Option<Vec<u8>> {
-    let Some(folder) = file.strip_prefix(b"folder\n") else { return Some(file.to_owned()) };
-    let of = |line: &[u8]| Some(line.strip_prefix(name.as_bytes())?.strip_prefix(b" ")?.to_owned());
-    folder.split(|&byte| byte == b'\n').find_map(of)
+/// Files that a scenario names; see [`read_anything`].
+pub(crate) struct Content<'a>(pub(crate) &'a [u8]);
+
+impl Content<'_> {
+    /// The lines of a folder.
+    fn lines(&self) -> Option<impl Iterator<Item = &[u8]>> {
+        Some(self.0.strip_prefix(b"folder\n")?.split(|&byte| byte == b'\n'))
+    }
+}
+
+impl Files for Content<'_> {
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, String> {
+        let Some(mut lines) = self.lines() else { return Ok(Some(self.0.to_owned())) };
+        let of =
+            |line: &[u8]| Some(line.strip_prefix(name.as_bytes())?.strip_prefix(b" ")?.to_owned());
+        Ok(lines.find_map(of))
+    }
+
+    fn names(&self, folder: &str) -> Result<Option<Vec<String>>, String> {
+        let prefix = format!("{}/", folder.trim_end_matches('/'));
+        let of = |line: &[u8]| {
+            let below = line.strip_prefix(prefix.as_bytes())?;
+            let name = below.split(|&byte| byte == b'/' || byte == b' ').next()?;
+            Some(String::from_utf8_lossy(name).into_owned())
+        };
+        let names: BTreeSet<String> = self.lines().into_iter().flatten().filter_map(of).collect();
+        Ok((!names.is_empty()).then(|| names.into_iter().collect()))
+    }
 }
 
 /// Holds that the error says a line of the text.

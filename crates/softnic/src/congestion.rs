@@ -28,7 +28,7 @@ use std::path::Path;
 use rdma::Rate;
 use transport::Congestion;
 use transport::congestion::{
-    Bbr, Conflict, FolderError, Notification, PARAMETERS, Settings, read_folder,
+    Bbr, Conflict, Folder, FolderError, Notification, PARAMETERS, Settings, read_folder,
 };
 
 use crate::SettingError;
@@ -141,17 +141,41 @@ fn number(element: &str, value: &str, range: RangeInclusive<u64>) -> Result<u64,
     value.ok_or_else(|| error(element, "is out of range", &hint))
 }
 
+/// A folder of the file system.
+struct OnDisk<'a>(&'a Path);
+
+impl Folder for OnDisk<'_> {
+    fn names(&self, folder: &str) -> Result<Option<Vec<String>>, String> {
+        let why = |error: std::io::Error| error.to_string();
+        let entries = match fs::read_dir(self.0.join(folder)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                return Err("it is no folder".to_owned());
+            }
+            entries => entries.map_err(why)?,
+        };
+        let name = |entry: std::io::Result<fs::DirEntry>| {
+            entry.map(|entry| entry.file_name().to_string_lossy().into_owned()).map_err(why)
+        };
+        entries.map(name).collect::<Result<_, _>>().map(Some)
+    }
+
+    fn read(&self, file: &str) -> Result<String, String> {
+        fs::read_to_string(self.0.join(file)).map_err(|error| error.to_string())
+    }
+}
+
 /// The settings of DCQCN that a folder has files for.
 fn folder(element: &str, name: &str, settings: &mut Settings) -> Result<(), SettingError> {
-    let read = |file: &str| match fs::read_to_string(Path::new(name).join(file)) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error.to_string()),
-    };
-    read_folder(settings, &read).map_err(|FolderError { file, problem, hint }| {
+    let told = read_folder(settings, &OnDisk(Path::new(name)));
+    let told = told.map_err(|FolderError { file, problem, hint }| {
         let file = file.map_or(String::new(), |file| format!("{file}: "));
         error(element, &format!("cannot be used: {file}{problem}"), &hint)
-    })
+    })?;
+    for note in told.iter().filter(|note| note.is_warning) {
+        tracing::warn!("FERROCE_CC: {element}: {}", note.text);
+    }
+    Ok(())
 }
 
 impl Draft<'_> {
@@ -381,6 +405,11 @@ mod tests {
         fs::write(folder.join("roce_rp/rpg_hai_rate"), "90\n").unwrap();
         let name = folder.to_str().unwrap();
         let said = read(&format!("dcqcn,hyper_mbps=91,folder={name},preset=paper-40g"));
+        fs::write(folder.join("rpg_ai_rate"), "9\n").unwrap();
+        let twice = format!("dcqcn,folder={name}").parse::<CongestionSettings>().unwrap_err();
+        let place = "roce_rp/rpg_ai_rate: it is rpg_ai_rate too\nhint: remove one of them";
+        assert!(twice.to_string().ends_with(place), "{twice}");
+        fs::remove_file(folder.join("rpg_ai_rate")).unwrap();
         fs::write(folder.join("roce_rp/rpg_gd"), "fast").unwrap();
         let wrong = format!("dcqcn,folder={name}").parse::<CongestionSettings>().unwrap_err();
         fs::remove_dir_all(&folder).unwrap();
@@ -440,6 +469,10 @@ mod tests {
             (
                 "dcqcn,cnp_dscp=64",
                 "`cnp_dscp=64` is out of range\nhint: use a whole number from 0 to 63",
+            ),
+            (
+                "dcqcn,folder=/proc/self/status",
+                "`folder=/proc/self/status` cannot be used: it is no folder\nhint: name the folder",
             ),
             ("fixed,rate_mbps=0", "`rate_mbps=0` is out of range\nhint: "),
             ("fixed,rate_mbps=fast", "`rate_mbps=fast` is out of range\nhint: "),

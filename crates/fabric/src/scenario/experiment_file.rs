@@ -8,7 +8,7 @@ use super::at::At;
 use super::build;
 use super::experiment::{Experiment, Row};
 use super::place::Lines;
-use super::{Files, ScenarioError, TableText, read, text_of};
+use super::{Beside, Files, ScenarioError, TableText, text_of};
 use crate::BuildError;
 use crate::extend::Extensions;
 
@@ -18,10 +18,10 @@ impl Experiment {
     /// # Errors
     /// What is wrong in which file, with line and key.
     pub fn parse_in(text: &str, folder: &Path, seed: Option<u64>) -> Result<Self, String> {
-        Self::parse_with(text, &|name| read(&folder.join(name)), seed)
+        Self::parse_with(text, &Beside(folder), seed)
     }
 
-    fn parse_with(text: &str, files: &Files<'_>, seed: Option<u64>) -> Result<Self, String> {
+    fn parse_with(text: &str, files: &dyn Files, seed: Option<u64>) -> Result<Self, String> {
         let lines = Lines::of(text);
         let written = DeTable::parse(text)
             .map_err(|error| ScenarioError::no_toml(&lines, text, &error).to_string())?;
@@ -33,7 +33,7 @@ impl Experiment {
                 .map_err(|error| error.to_string());
         };
         let bytes =
-            files(&name).and_then(|bytes| bytes.ok_or_else(|| "it is not there".to_owned()));
+            files.read(&name).and_then(|bytes| bytes.ok_or_else(|| "it is not there".to_owned()));
         let scenario = bytes.and_then(text_of).map_err(|error| {
             let wrong = whole.wrong("scenario", format!("cannot read {name:?}: {error}"));
             wrong.hint("the path is relative to the experiment").to_string()

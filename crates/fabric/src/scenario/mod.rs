@@ -52,8 +52,50 @@ use at::At;
 use place::Lines;
 use set::Settings;
 
-/// Reads a file that a scenario names, if it is there. Errors are a few words.
-pub(crate) type Files<'a> = dyn Fn(&str) -> Result<Option<Vec<u8>>, String> + 'a;
+/// Where the files are that a scenario names. Errors are a few words.
+pub(crate) trait Files {
+    /// What is in a file, if it is there.
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, String>;
+
+    /// What is in a folder, by name, if it is there.
+    fn names(&self, folder: &str) -> Result<Option<Vec<String>>, String>;
+}
+
+/// Files without folders.
+#[cfg(test)]
+impl<F: Fn(&str) -> Result<Option<Vec<u8>>, String>> Files for F {
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, String> {
+        self(name)
+    }
+
+    fn names(&self, _: &str) -> Result<Option<Vec<String>>, String> {
+        Ok(None)
+    }
+}
+
+/// Files of a folder.
+struct Beside<'a>(&'a Path);
+
+impl Files for Beside<'_> {
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, String> {
+        read(&self.0.join(name))
+    }
+
+    fn names(&self, folder: &str) -> Result<Option<Vec<String>>, String> {
+        let why = |error: std::io::Error| error.to_string();
+        let entries = match fs::read_dir(self.0.join(folder)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                return Err("it is no folder".to_owned());
+            }
+            entries => entries.map_err(why)?,
+        };
+        let name = |entry: std::io::Result<fs::DirEntry>| {
+            entry.map(|entry| entry.file_name().to_string_lossy().into_owned()).map_err(why)
+        };
+        entries.map(name).collect::<Result<_, _>>().map(Some)
+    }
+}
 
 /// A scenario that is ready to run.
 #[derive(Clone, PartialEq, Debug)]
@@ -117,14 +159,13 @@ impl Scenario {
         seed: Option<u64>,
         extensions: &Extensions,
     ) -> Result<Self, ScenarioError> {
-        let files = |name: &str| read(&folder.join(name));
-        with_file(text, set, extensions, |at| build::scenario(at, seed, &files))
+        with_file(text, set, extensions, |at| build::scenario(at, seed, &Beside(folder)))
     }
 
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn parse_with(
         text: &str,
-        files: &Files<'_>,
+        files: &dyn Files,
         seed: Option<u64>,
     ) -> Result<Self, ScenarioError> {
         with_file(text, &[], Extensions::none(), |at| build::scenario(at, seed, files))
@@ -328,16 +369,21 @@ message_bytes = 100000
 
     #[test]
     fn dcqcn_is_what_preset_folder_and_keys_say_in_that_order() {
-        let files = |name: &str| match name {
-            "ecn/roce_rp/rpg_hai_rate" => Ok(Some("77\n".into())),
-            "ecn/roce_np/min_time_between_cnps" => Ok(Some("9\n".into())),
-            "bad/rpg_gd" => Ok(Some("much".into())),
-            _ => Ok(None),
-        };
+        let files = crate::testing::Content(
+            b"folder\n\
+              ecn/roce_rp/rpg_hai_rate 77\n\
+              ecn/roce_rp/enable/3 0\n\
+              ecn/roce_np/min_time_between_cnps 9\n\
+              bad/rpg_gd much",
+        );
         let read = |table: &str| {
             let text = format!("{SMALL}\n[nic]\ncongestion = \"dcqcn\"\n[nic.dcqcn]\n{table}\n");
             Scenario::parse_with(&text, &files, None)
         };
+        let notes = read("folder = \"ecn\"").unwrap().notes;
+        assert!(notes.iter().any(|note| {
+            note.warning && note.text.starts_with("nic.dcqcn.folder ecn: roce_rp/enable/3 is 0")
+        }));
         let nic = |table: &str| read(table).unwrap().network.nic;
         let said = nic("rpg_ai_rate = 6\nfolder = \"ecn\"\npreset = \"connectx\"");
         let reaction = Dcqcn {

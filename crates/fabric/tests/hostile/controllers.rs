@@ -29,6 +29,11 @@ pub(super) const CASES: &[(&str, &str, &str)] = &[
     ),
     (
         "[[workload]]",
+        "[nic]\ncongestion = \"dcqcn\"\n[nic.dcqcn]\nfolder = \"Cargo.toml\"\n[[workload]]",
+        "line 17: nic.dcqcn.folder: Cargo.toml: it is no folder\nhint: name the folder that holds roce_rp and roce_np: /sys/class/net/eth0/ecn",
+    ),
+    (
+        "[[workload]]",
         "[nic]\ncongestion = \"dctcp\"\n[nic.dctcp]\ngain_1024ths = 1025\n[[workload]]",
         "line 17: nic.dctcp.gain_1024ths: 1025 is not from 1 to 1024\nhint: write a number of that range",
     ),

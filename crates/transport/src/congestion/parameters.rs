@@ -3,8 +3,6 @@
 //! Whatever reads settings, be it a scenario, the environment or a folder such as
 //! `/sys/class/net/eth0/ecn`, reads them by this table.
 
-use alloc::format;
-use alloc::string::String;
 use core::ops::RangeInclusive;
 
 use rdma::{Rate, Span};
@@ -24,12 +22,12 @@ pub struct Parameter {
     pub range: RangeInclusive<u64>,
     get: fn(&Settings) -> u64,
     set: fn(&mut Settings, u64),
-    theirs: Theirs,
+    pub(super) theirs: Theirs,
 }
 
 /// How mlx5's number for a setting is to be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Theirs {
+pub(super) enum Theirs {
     /// It is the same as ours.
     Same,
     /// It is 1024 less ours.
@@ -182,67 +180,9 @@ impl Parameter {
     }
 }
 
-/// Why a file of a folder is refused.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FolderError {
-    /// The file; none if the folder has nothing that is known.
-    pub file: Option<String>,
-    /// What is wrong with it.
-    pub problem: String,
-    /// What would be right.
-    pub hint: String,
-}
-
-/// The folders of a port's `ecn`: of the reaction point, and of the notification point. Files may
-/// also lie side by side.
-const FOLDERS: [&str; 3] = ["roce_rp/", "roce_np/", ""];
-
-/// Takes the settings that a folder has files for, by mlx5's names; `read` has the text of a file, or
-/// nothing if it is not there. `rpg_max_rate` and `rate_to_set_on_first_cnp` of 0 are the port's rate
-/// and none.
-///
-/// # Errors
-/// A file that cannot be read or says no number of its range, or no file at all.
-pub fn read_folder(
-    settings: &mut Settings,
-    read: &dyn Fn(&str) -> Result<Option<String>, String>,
-) -> Result<(), FolderError> {
-    let mut found = 0;
-    for parameter in &PARAMETERS {
-        for folder in FOLDERS {
-            let file = format!("{folder}{}", parameter.mlx5);
-            let (first, last) = parameter.mlx5_range().into_inner();
-            let error = |problem| {
-                let hint = format!("it holds a whole number from {first} to {last}");
-                FolderError { file: Some(file.clone()), problem, hint }
-            };
-            let Some(text) = read(&file).map_err(error)? else { continue };
-            let value = text.trim().parse().ok().filter(|value| (first..=last).contains(value));
-            let Some(value) = value else {
-                let start: String = text.trim().chars().take(20).collect();
-                return Err(error(format!("{start:?} is no such number")));
-            };
-            found += 1;
-            // Where a NIC chooses for itself, what was set before stays.
-            if parameter.theirs != Theirs::OwnChoice || value > 0 {
-                parameter.set(settings, parameter.other(value));
-            }
-        }
-    }
-    if found > 0 {
-        return Ok(());
-    }
-    Err(FolderError {
-        file: None,
-        problem: "it has no file such as roce_rp/rpg_ai_rate".into(),
-        hint: "name the folder that holds roce_rp and roce_np: /sys/class/net/eth0/ecn".into(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::string::ToString;
 
     #[test]
     fn each_setting_is_its_own_and_comes_back_as_it_was_set() {
@@ -259,66 +199,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn the_preset_of_a_connectx_is_what_its_folder_holds() {
-        // `mlxconfig query`, and the device's own interval of CNPs.
-        let files = |name: &str| {
-            let value = match name.strip_prefix("roce_rp/").or(name.strip_prefix("roce_np/"))? {
-                "clamp_tgt_rate" | "rpg_max_rate" | "rate_to_set_on_first_cnp" => 0,
-                "clamp_tgt_rate_after_time_inc" | "rpg_threshold" => 1,
-                "rpg_min_rate" | "dce_tcp_rtt" => 1,
-                "rpg_time_reset" => 300,
-                "rpg_byte_reset" => 32_767,
-                "rpg_ai_rate" => 5,
-                "rpg_hai_rate" | "rpg_min_dec_fac" => 50,
-                "rpg_gd" => 11,
-                "dce_tcp_g" => 1_019,
-                "rate_reduce_monitor_period" | "min_time_between_cnps" => 4,
-                "initial_alpha_value" => 1_023,
-                "cnp_dscp" => 48,
-                _ => return None,
-            };
-            Some(format!("{value}\n"))
-        };
-        let mut settings = Settings::default();
-        read_folder(&mut settings, &|name| Ok(files(name))).unwrap();
-        assert_eq!(Some(settings), Settings::preset("connectx"));
-    }
-
-    #[test]
-    fn an_interval_of_the_nics_own_choice_changes_nothing() {
-        let mut settings = Settings::default();
-        read_folder(&mut settings, &|name| {
-            Ok((name == "roce_np/min_time_between_cnps").then(|| "0".into()))
-        })
-        .unwrap();
-        assert_eq!(settings, Settings::default());
-    }
-
-    #[test]
-    fn a_folder_with_a_mistake_names_its_file() {
-        let refused = |file: &'static str, text: &'static str| {
-            let read = move |name: &str| Ok((name == file).then(|| text.to_string()));
-            read_folder(&mut Settings::default(), &read)
-                .map_err(|error| (error.file.unwrap_or_default(), error.problem, error.hint))
-        };
-        assert_eq!(refused("dce_tcp_g", "1023"), Ok(()));
-        for (file, text, problem, hint) in [
-            ("dce_tcp_g", "1024", "\"1024\" is no such number", "from 0 to 1023"),
-            ("roce_rp/rpg_gd", "9", "\"9\" is no such number", "from 10 to 20"),
-            ("roce_np/cnp_dscp", "cs6", "\"cs6\" is no such number", "from 0 to 63"),
-            ("roce_rp/rpg_ai_rate", "", "\"\" is no such number", "from 1 to 10000000"),
-        ] {
-            let (named, said, remedy) = refused(file, text).unwrap_err();
-            assert_eq!((named.as_str(), said.as_str()), (file, problem));
-            assert!(remedy.ends_with(hint), "{remedy}");
-        }
-        let (named, said, _) = refused("README", "1").unwrap_err();
-        assert_eq!(
-            (named.as_str(), said.as_str()),
-            ("", "it has no file such as roce_rp/rpg_ai_rate")
-        );
     }
 }

@@ -1,8 +1,8 @@
 //! `[nic.dcqcn]`: what DCQCN is set to, by the names of `transport::congestion::PARAMETERS`.
 
-use transport::congestion::{Congestion, FolderError, PARAMETERS, Settings, read_folder};
+use transport::congestion::{Congestion, Folder, FolderNote, PARAMETERS, Settings, read_folder};
 
-use super::{Files, text_of};
+use super::{Files, NOT_THERE, Note, text_of};
 use crate::nic::NicConfig;
 use crate::scenario::at::{At, Result};
 use crate::scenario::error::ScenarioError;
@@ -63,9 +63,31 @@ impl<'a> Table<'a> for DcqcnTable {
     }
 }
 
+/// A folder among the files that a scenario may name.
+struct InFolder<'a> {
+    folder: &'a str,
+    files: &'a dyn Files,
+}
+
+impl Folder for InFolder<'_> {
+    fn names(&self, folder: &str) -> core::result::Result<Option<Vec<String>>, String> {
+        self.files.names(&format!("{}/{folder}", self.folder))
+    }
+
+    fn read(&self, file: &str) -> core::result::Result<String, String> {
+        let bytes = self.files.read(&format!("{}/{file}", self.folder))?;
+        bytes.ok_or_else(|| NOT_THERE.to_owned()).and_then(text_of)
+    }
+}
+
 impl DcqcnTable {
-    /// Sets a NIC. `at` is this table.
-    pub(super) fn set(&self, nic: &mut NicConfig, at: &At<'_>, files: &Files<'_>) -> Result<()> {
+    /// Sets a NIC. `at` is this table. Returns what is to be known of the folder.
+    pub(super) fn set(
+        &self,
+        nic: &mut NicConfig,
+        at: &At<'_>,
+        files: &dyn Files,
+    ) -> Result<Vec<Note>> {
         let Congestion::Dcqcn(reaction) = nic.congestion else {
             let wrong = ScenarioError::at_place(&at.itself(), "nothing obeys these settings");
             return Err(wrong.hint("add congestion = \"dcqcn\" to the table that it is in"));
@@ -75,15 +97,17 @@ impl DcqcnTable {
         if let Some(preset) = self.preset.and_then(Settings::preset) {
             settings = preset;
         }
+        let mut notes = Vec::new();
         if let Some(folder) = &self.folder {
-            let read = |file: &str| {
-                let bytes = files(&format!("{folder}/{file}"))?;
-                bytes.map(text_of).transpose()
-            };
-            read_folder(&mut settings, &read).map_err(|FolderError { file, problem, hint }| {
-                let file = file.map_or(folder.clone(), |file| format!("{folder}/{file}"));
-                at.wrong("folder", format!("{file}: {problem}")).hint(hint)
+            let from = InFolder { folder, files };
+            let told = read_folder(&mut settings, &from).map_err(|error| {
+                let file = error.file.map_or(folder.clone(), |file| format!("{folder}/{file}"));
+                at.wrong("folder", format!("{file}: {}", error.problem)).hint(error.hint)
             })?;
+            notes.extend(told.into_iter().map(|FolderNote { is_warning, text }| Note {
+                warning: is_warning,
+                text: format!("{}.folder {folder}: {text}", at.name),
+            }));
         }
         for (parameter, said) in PARAMETERS.iter().zip(self.said) {
             match said {
@@ -94,6 +118,6 @@ impl DcqcnTable {
         }
         nic.congestion = Congestion::Dcqcn(settings.reaction);
         nic.notification = Some(settings.notification);
-        Ok(())
+        Ok(notes)
     }
 }

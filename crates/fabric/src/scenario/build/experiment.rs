@@ -350,7 +350,7 @@ pub(in crate::scenario) fn experiment(
     at: &At<'_>,
     base: &DeTable<'_>,
     seed: Option<u64>,
-    files: &Files<'_>,
+    files: &dyn Files,
 ) -> Result<Experiment> {
     let mut file = File::default();
     file.read(at)?;

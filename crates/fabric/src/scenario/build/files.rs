@@ -14,7 +14,7 @@ pub(super) fn all_from_config_db(
     table: &Deferred<'_, Switch>,
     said: &Switch,
     config: &mut NetworkConfig,
-    files: &Files<'_>,
+    files: &dyn Files,
     notes: &mut Vec<Note>,
 ) -> Result<()> {
     let db = load(table, said, files)?;
@@ -59,7 +59,7 @@ pub(super) fn one_from_config_db(
     said: &Switch,
     config: &NetworkConfig,
     index: u32,
-    files: &Files<'_>,
+    files: &dyn Files,
     notes: &mut Vec<Note>,
 ) -> Result<SwitchConfig> {
     let db = load(table, said, files)?;
@@ -68,7 +68,7 @@ pub(super) fn one_from_config_db(
     settings_of(table, said, &db, links, &SwitchConfig::default(), notes)
 }
 
-fn load(table: &Deferred<'_, Switch>, said: &Switch, files: &Files<'_>) -> Result<ConfigDb> {
+fn load(table: &Deferred<'_, Switch>, said: &Switch, files: &dyn Files) -> Result<ConfigDb> {
     let at = &table.at;
     let name = said.config_db.as_deref().unwrap_or_default();
     let text = at.open("config_db", name, files)?;

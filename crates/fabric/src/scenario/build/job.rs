@@ -143,7 +143,7 @@ table! {
 }
 
 impl Goal {
-    pub(super) fn job(&self, at: &At<'_>, topology: &Topology, files: &Files<'_>) -> Result<Job> {
+    pub(super) fn job(&self, at: &At<'_>, topology: &Topology, files: &dyn Files) -> Result<Job> {
         let name = &self.file;
         let text = at.open("file", name, files)?;
         let schedule = goal(&text).map_err(|error| at.wrong_in("file", name, error))?;
@@ -171,7 +171,7 @@ table! {
 }
 
 impl Chakra {
-    pub(super) fn job(&self, at: &At<'_>, topology: &Topology, files: &Files<'_>) -> Result<Job> {
+    pub(super) fn job(&self, at: &At<'_>, topology: &Topology, files: &dyn Files) -> Result<Job> {
         let prefix = &self.prefix;
         let file = |rank: usize| format!("{prefix}.{rank}.et");
         let most = self.turns.hosts.as_ref().map_or(topology.hosts.len(), Vec::len);
@@ -179,9 +179,8 @@ impl Chakra {
         let mut room = TRACES_BYTES_MAX;
         while traces.len() < most {
             let name = file(traces.len());
-            let Some(bytes) = files(&name).map_err(|error| cannot_read(at, &name, &error))? else {
-                break;
-            };
+            let read = files.read(&name).map_err(|error| cannot_read(at, &name, &error));
+            let Some(bytes) = read? else { break };
             room = room.checked_sub(bytes.len()).ok_or_else(|| {
                 let message = format!("with {name} there are more than {TRACES_BYTES_MAX} bytes");
                 at.wrong("prefix", message).hint("cut the traces in pieces")

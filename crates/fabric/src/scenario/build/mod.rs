@@ -120,8 +120,8 @@ pub(super) fn reference(extensions: &Extensions) -> Result<Vec<TableText>> {
 
 impl<'a> At<'a> {
     /// The text of a file that the table names.
-    fn open(&self, key: &str, name: &str, files: &Files<'_>) -> Result<String> {
-        let bytes = files(name).and_then(|bytes| bytes.ok_or_else(|| NOT_THERE.to_owned()));
+    fn open(&self, key: &str, name: &str, files: &dyn Files) -> Result<String> {
+        let bytes = files.read(name).and_then(|bytes| bytes.ok_or_else(|| NOT_THERE.to_owned()));
         bytes.and_then(text_of).map_err(|error| {
             self.wrong(key, format!("cannot read {name:?}: {error}"))
                 .hint("the path is relative to the scenario")
@@ -137,7 +137,7 @@ impl<'a> At<'a> {
 }
 
 /// Of several mistakes the one that stands first in the file is told.
-pub(super) fn scenario(at: &At<'_>, seed: Option<u64>, files: &Files<'_>) -> Result<Scenario> {
+pub(super) fn scenario(at: &At<'_>, seed: Option<u64>, files: &dyn Files) -> Result<Scenario> {
     custom::sound(at.extensions())?;
     let (mut file, mut mistakes) = (File::default(), Mistakes::default());
     mistakes.note(file.read(at));
@@ -244,7 +244,7 @@ struct Made<'s> {
     origin: Origin,
     notes: Vec<Note>,
     mistakes: Mistakes,
-    files: &'s Files<'s>,
+    files: &'s dyn Files,
     /// Whether `[nic]` says which priorities have PFC.
     all_say_lossless: bool,
     /// The hosts whose `[nics.NAME]` does.
@@ -306,7 +306,9 @@ impl Made<'_> {
         let all = hosts.filter(|(_, host)| file.nics.iter().all(|(name, _)| name != *host));
         let line = slowest(all.map(|(rate, _)| *rate));
         self.config.nic.lossless_priorities = lossless(&self.config.switch);
-        let made = file.nic.as_ref().map(|table| nic(table, &self.config, line, self.files));
+        let notes = &mut self.notes;
+        let read = |table| nic(table, &self.config, line, self.files, notes);
+        let made = file.nic.as_ref().map(read);
         let is_wrong = matches!(made, Some(Err(_)));
         if let Some((nic, says_lossless)) = made.and_then(|made| self.mistakes.note(made)) {
             self.config.nic = nic;
@@ -323,7 +325,7 @@ impl Made<'_> {
         let (config, files) = (&mut self.config, self.files);
         let index = named_host(&table.at, &config.topology, name)?;
         let line = slowest(config.topology.host_rates().get(index as usize).copied());
-        let (own, says_lossless) = nic(table, config, line, files)?;
+        let (own, says_lossless) = nic(table, config, line, files, &mut self.notes)?;
         config.nics.insert(index, own);
         if says_lossless {
             self.say_lossless.insert(index);
@@ -358,7 +360,7 @@ impl Made<'_> {
         let mut random = Random::new(config.seed ^ 0x5eed);
         for table in &file.workloads {
             origin.workloads.push((config.flows.len(), table.at.place("kind")));
-            let scene = Scene { topology: &config.topology, end, files };
+            let scene = Scene { topology: &config.topology, end, files: *files };
             let first = config.flows.len();
             match mistakes.note(custom::workload(table, &scene, &mut random)) {
                 Some(Work::Flows(flows)) if flows.is_empty() => {

@@ -5,11 +5,11 @@ use transport::Recovery;
 use transport::congestion::{Congestion, Dcqcn};
 use transport::limits::OUT_OF_ORDER_PACKETS_MAX;
 
-use super::Files;
 use super::controller::{BBR, Controller, DCTCP, HPCC, SWIFT, TIMELY, check, obey};
 use super::dcqcn::DcqcnTable;
 use super::switch::some;
 use super::theirs::{CONTROLLERS, Theirs};
+use super::{Files, Note};
 use crate::NetworkConfig;
 use crate::extend::Extensions;
 use crate::limits::{CACHE_ENTRIES_MAX, TCP_BUFFER_BYTES_MAX};
@@ -239,13 +239,15 @@ pub(super) fn nic(
     table: &Deferred<'_, Nic<'_>>,
     config: &NetworkConfig,
     line: Rate,
-    files: &Files<'_>,
+    files: &dyn Files,
+    notes: &mut Vec<Note>,
 ) -> Result<(NicConfig, bool)> {
     let mut said = Nic { config: config.nic.clone(), ..Nic::default() };
     table.read_over(&mut said)?;
     let Nic { config: mut nic, lossless, dcqcn, dctcp, timely, swift, hpcc, bbr, theirs } = said;
     if let Some(dcqcn) = dcqcn {
-        dcqcn.read()?.set(&mut nic, &dcqcn.at, files)?;
+        let told = dcqcn.read()?.set(&mut nic, &dcqcn.at, files)?;
+        notes.extend(told);
     }
     let mut at = &table.at;
     obey(dctcp.as_ref(), &mut nic.congestion, &mut at)?;

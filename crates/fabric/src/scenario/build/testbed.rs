@@ -2,6 +2,7 @@
 
 use rdma::Rate;
 
+use super::Files;
 use super::nic::{Nic, nic};
 use super::switch::{Switch, lossless, switch};
 use super::topology::{Access, Shape, metres, topology};
@@ -59,6 +60,19 @@ impl Testbed {
 
 const NO_FILES: &str = "a testbed names no other file";
 
+/// None that may be named.
+struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, _: &str) -> core::result::Result<Option<Vec<u8>>, String> {
+        Err(NO_FILES.to_owned())
+    }
+
+    fn names(&self, _: &str) -> core::result::Result<Option<Vec<String>>, String> {
+        Err(NO_FILES.to_owned())
+    }
+}
+
 pub(in crate::scenario) fn testbed(at: &At<'_>) -> Result<Testbed> {
     let mut file = File::default();
     file.read(at)?;
@@ -75,7 +89,7 @@ pub(in crate::scenario) fn testbed(at: &At<'_>) -> Result<Testbed> {
     }
     config.nic.lossless_priorities = lossless(&config.switch);
     if let Some(table) = &file.nic {
-        (config.nic, _) = nic(table, &config, file.rate, &|_| Err(NO_FILES.to_owned()))?;
+        (config.nic, _) = nic(table, &config, file.rate, &NoFiles, &mut Vec::new())?;
     }
     let mut host = HostConfig::default();
     if let Some(table) = &file.host {

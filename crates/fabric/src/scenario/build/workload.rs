@@ -243,7 +243,7 @@ table! {
 pub(super) struct Scene<'s> {
     pub(super) topology: &'s Topology,
     pub(super) end: Time,
-    pub(super) files: &'s Files<'s>,
+    pub(super) files: &'s dyn Files,
 }
 
 /// What a workload adds.
