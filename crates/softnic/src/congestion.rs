@@ -241,6 +241,22 @@ impl Draft<'_> {
     }
 }
 
+/// Refuses a setting that is said twice, be it under both of its names.
+fn said_once(elements: &[&str]) -> Result<(), SettingError> {
+    let setting = |element: &&str| {
+        let key = element.split('=').next().unwrap_or_default().trim().to_owned();
+        PARAMETERS.iter().find(|it| it.mlx5 == key).map_or(key, |it| it.key.to_owned())
+    };
+    for (place, element) in elements.iter().enumerate() {
+        let same = |other: &&&str| setting(other) == setting(element);
+        if let Some(first) = elements[..place].iter().find(same) {
+            let problem = format!("says what `{first}` says already");
+            return Err(error(element, &problem, "remove one of them"));
+        }
+    }
+    Ok(())
+}
+
 /// What counts first is read first: the preset, then the folder.
 fn order(element: &str) -> u8 {
     match element.split('=').next().map(str::trim) {
@@ -271,6 +287,7 @@ impl FromStr for CongestionSettings {
         let settings = Settings::default();
         let mut draft = Draft { controller, congestion, rate: None, line_rate: None, settings };
         let mut elements: Vec<&str> = elements.filter(|element| !element.is_empty()).collect();
+        said_once(&elements)?;
         elements.sort_by_key(|element| order(element));
         for element in elements {
             draft.take(element)?;
@@ -469,6 +486,18 @@ mod tests {
             (
                 "dcqcn,cnp_dscp=64",
                 "`cnp_dscp=64` is out of range\nhint: use a whole number from 0 to 63",
+            ),
+            (
+                "dcqcn,additive_mbps=5,rpg_ai_rate=6",
+                "`rpg_ai_rate=6` says what `additive_mbps=5` says already\nhint: remove one of them",
+            ),
+            (
+                "timely,cnp_dscp=6, cnp_dscp = 6",
+                "`cnp_dscp = 6` says what `cnp_dscp=6` says already\nhint: remove one of them",
+            ),
+            (
+                "dcqcn,preset=connectx,preset=scaled",
+                "`preset=scaled` says what `preset=connectx` says already\nhint: remove",
             ),
             (
                 "dcqcn,folder=/proc/self/status",
