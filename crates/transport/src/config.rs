@@ -33,7 +33,8 @@ pub struct Config {
     pub overtaken_wait_min: Option<Span>,
     /// Bytes that one queue pair may have in flight, its packets' overhead included
     /// ([`crate::limits::PACKET_OVERHEAD_BYTES`]). A socket has a receive buffer and no link-level
-    /// flow control; this window keeps the peer's from overflowing. `u64::MAX` sends at once
+    /// flow control; this window keeps the peer's from overflowing. Below a packet, zero too,
+    /// one packet or READ request is under way at a time. `u64::MAX` sends at once
     /// whatever is posted, as most hardware does.
     pub window_bytes: u64,
     /// A queue pair whose window is full sends again once so many bytes of it are free, so that a

@@ -667,6 +667,17 @@ fn a_window_that_is_full_is_said_to_be_until_an_acknowledgement_frees_it() {
 }
 
 #[test]
+fn without_a_window_one_packet_is_under_way_at_a_time() {
+    let mut pair = Pair::new(Config { window_bytes: 0, ..Config::default() });
+    pair.connect(QpType::Rc, [None, None], |_| {});
+    let (write, piece) = (pair.write(1, 0), pair.nodes[0].sge(0, 5_000));
+    pair.post(0, 1, write, &[piece]);
+    let (now, endpoint) = (pair.now, &mut pair.nodes[0].endpoint);
+    assert!(take_one(endpoint, now).is_some());
+    assert!(take_one(endpoint, now).is_none());
+}
+
+#[test]
 fn what_may_still_be_on_its_way_is_not_taken_for_lost() {
     let mut pair = Pair::connected(QpType::Rc);
     let (write, piece) = (pair.write(1, 0), pair.nodes[0].sge(0, 100));

@@ -100,7 +100,7 @@ table! {
         congestion = congestion() => congestion;
         /// An acknowledgement is asked for every so many packets.
         ack_interval_packets = whole() => ack_interval_packets;
-        /// Bytes that a queue pair may have in flight.
+        /// Bytes that a queue pair may have in flight. Below a packet, 0 too, it has one packet or READ at a time.
         window_bytes = whole() => window_bytes;
         /// Local ACK timeout: 4.096 us x 2^code; 0 is none.
         ack_timeout_code =
