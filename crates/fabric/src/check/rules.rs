@@ -9,6 +9,7 @@ use super::text::{self, bytes, gbps, names, ranges};
 use super::{Kind, alike, headroom, lossless_groups};
 use crate::NetworkConfig;
 use crate::fault::{Fault, FaultKind};
+use crate::network::longest_frame;
 use crate::nic::NicConfig;
 use crate::packet::whole_frame;
 use crate::switch::config::{Balance, Trust, WatchdogRule};
@@ -26,6 +27,7 @@ pub(super) fn warnings(config: &NetworkConfig, kinds: &[Kind]) -> Vec<String> {
         let mut say = |text: String| warnings.push(format!("{name}: {text}"));
         buffer(kind, &mut say);
         headrooms(kind, &mut say);
+        pauses(config, kind, &mut say);
         marks(config, kind, &dscps, &mut say);
         marks_of_one_frame(config, kind, &dscps, &mut say);
         watchdog(kind, &mut say);
@@ -127,6 +129,30 @@ fn headrooms(kind: &Kind, say: &mut impl FnMut(String)) {
             several => say(format!("groups {} have {words}", ranges(several))),
         }
     }
+}
+
+/// Pauses that are over before they are renewed: that is sent after half of their time (`links/pauses.rs`), behind a
+/// frame that is on its way. A quantum is 512 bit times (IEEE 802.3, 31B).
+fn pauses(config: &NetworkConfig, kind: &Kind, say: &mut impl FnMut(String)) {
+    const QUANTUM_BYTES: u32 = wire::pause::QUANTUM_BITS as u32 / 8;
+    let quanta = u32::from(kind.config.pfc.quanta);
+    let frame = longest_frame(config);
+    // Of an odd number the greater half is left.
+    let least = (2 * frame.div_ceil(QUANTUM_BYTES)).saturating_sub(1);
+    if quanta >= least || lossless_groups(kind).is_empty() {
+        return;
+    }
+    let why = match quanta {
+        0 => "a pause of no quanta lets go, and nobody is paused".to_owned(),
+        _ => format!(
+            "a pause is renewed after half of its {quanta} quanta, behind a frame of {} bytes, and is over before \
+             that",
+            bytes(u64::from(frame))
+        ),
+    };
+    say(format!(
+        "pause_quanta = {quanta}: {why}: lossless packets can be lost; use {least} or more, 65,535 for instance"
+    ));
 }
 
 /// Marks where nobody waits yet: of a queue that is no longer than one frame.
@@ -508,6 +534,26 @@ mod tests {
         config.nic.congestion = Congestion::None;
         let texts = warned(&config);
         assert!(!texts.iter().any(|text| text.contains("one frame has")), "{texts:?}");
+    }
+
+    #[test]
+    fn pauses_that_end_before_they_are_renewed_are_a_mistake() {
+        let mut config = lossy();
+        let mut of_pauses = |quanta: u16, mtu: Mtu| -> Vec<String> {
+            config.switch.pfc.quanta = quanta;
+            config.nic.mtu = mtu;
+            warned(&config).into_iter().filter(|text| text.contains("pause_quanta")).collect()
+        };
+        let none = "s0: pause_quanta = 0: a pause of no quanta lets go, and nobody is paused: lossless \
+                    packets can be lost; use 35 or more, 65,535 for instance";
+        assert_eq!(of_pauses(0, Mtu::B1024), [none]);
+        let [short] = &of_pauses(34, Mtu::B1024)[..] else { panic!("one warning") };
+        assert!(short.contains("after half of its 34 quanta, behind a frame of 1,1"), "{short}");
+        assert_eq!(of_pauses(35, Mtu::B1024), [""; 0]);
+        assert_eq!(of_pauses(35, Mtu::B4096).len(), 1);
+        config.switch.groups = [GroupConfig::LOSSY; 8];
+        config.switch.pfc.quanta = 0;
+        assert!(!warned(&config).iter().any(|text| text.contains("pause_quanta")));
     }
 
     #[test]
