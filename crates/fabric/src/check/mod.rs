@@ -9,6 +9,7 @@
 //! occupancy at which k groups stop that fill together, alpha x shared / (1 + k alpha), headroom by
 //! the simulator's own formula and by SONiC's. A warning is said where a setting defeats another one.
 
+mod controllers;
 mod rules;
 mod text;
 
@@ -116,6 +117,7 @@ impl Check {
             .map(|note| note.text.clone())
             .collect();
         warnings.extend(rules::warnings(&scenario.network, &kinds));
+        warnings.extend(controllers::warnings(&scenario.network, scenario.end));
         let text = text::explain(scenario, &kinds, &warnings);
         let config = &scenario.network;
         let size = [

@@ -107,6 +107,36 @@ impl Timely {
             "a flow begins at the line rate, which is that of its port",
         )
     }
+
+    /// How long a flow that always sends takes from the least rate to that of its port, where nothing waits and
+    /// round trips are below T_low; `None` for more than ten seconds.
+    pub fn climb_time(&self) -> Option<Span> {
+        const PATIENCE_PS: u128 = 10_000_000_000_000;
+        let mut flow = TimelyRate::new(self);
+        flow.set(0);
+        // The first round trip has none before it.
+        flow.change(Span::ZERO);
+        let mut took = 0;
+        while flow.rate < self.line_rate.as_bps() {
+            let bits = u128::from(self.segment_bytes.max(1)) * 8;
+            took += bits * 1_000_000_000_000 / u128::from(flow.rate);
+            let before = flow.rate;
+            flow.change(Span::ZERO);
+            if took > PATIENCE_PS || flow.rate == before {
+                return None;
+            }
+        }
+        u64::try_from(took).ok().map(Span::from_ps)
+    }
+
+    /// By how much round trips rise from one segment to the next so that the least rate is all that is left; none of
+    /// the patch, which looks at the round trip itself.
+    pub fn steepest_rise(&self) -> Option<Span> {
+        let parts = u64::from(self.smoothing) * u64::from(self.decrease);
+        let whole = u128::from(self.minimum_round_trip.as_ps()) * 1_000_000;
+        let rise = whole.checked_div(parts.into()).and_then(|rise| u64::try_from(rise).ok());
+        rise.filter(|_| !self.is_patched).map(Span::from_ps)
+    }
 }
 
 impl Default for Timely {
@@ -334,6 +364,26 @@ mod tests {
             Progress { bytes: 8_000, round_trip: Some(Span::from_us(9)), ..Progress::default() };
         flow.on_acknowledgement(Time::ZERO, &half);
         assert_eq!(mbps(&flow), 5_090.0);
+    }
+
+    #[test]
+    fn the_climb_from_the_least_rate_and_the_way_down_are_as_they_are_told() {
+        let settings = Timely { line_rate: Rate::from_gbps(100), ..Timely::DEFAULT };
+        // 12.8 ms for a segment at 10 Mb/s, times 1 + 1/2 + ... + 1/9,999.
+        let ms = settings.climb_time().unwrap().as_ps() as f64 / 1e9;
+        assert!((125.2..125.4).contains(&ms), "{ms}");
+        let faster = Timely { minimum_rate: Rate::from_gbps(10), ..settings };
+        assert!(faster.climb_time().unwrap() < Span::from_ms(32));
+        let never = Timely { additive_increase: Rate::ZERO, ..settings };
+        assert_eq!(never.climb_time(), None);
+        let rise = settings.steepest_rise().unwrap().as_ps() / 1_000_000;
+        for (more, is_least) in [(rise + 1, true), (rise - 1, false)] {
+            let mut flow = TimelyRate::new(&settings);
+            hear(&mut flow, 100);
+            hear(&mut flow, 100 + more);
+            assert_eq!(flow.rate == settings.minimum_rate.as_bps(), is_least, "{}", flow.rate);
+        }
+        assert_eq!(patched().steepest_rise(), None);
     }
 
     #[test]
