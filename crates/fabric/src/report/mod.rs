@@ -23,7 +23,7 @@ mod tables;
 use core::cell::OnceCell;
 use core::fmt::Write as _;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rdma::{Span, Time};
 use telemetry::Table;
@@ -39,6 +39,7 @@ pub use seeds::Seeds;
 
 use crate::counters::WatchdogCounters;
 use crate::record::Samples;
+use crate::switch::config::WatchdogAction;
 use crate::workload::{Flow, Service, Verb};
 use crate::{Delivered, Network, Verdict};
 use hops::{Hop, HopTotals, Layers};
@@ -293,11 +294,21 @@ impl<'a> Report<'a> {
             let all = network.switch_configs();
             let all = all.filter_map(|(switch, _)| network.watchdog_counters(switch));
             let all = all.fold(WatchdogCounters::default(), WatchdogCounters::plus);
+            let actions: BTreeSet<WatchdogAction> =
+                network.switch_configs().flat_map(|(_, own)| own.watchdog_actions()).collect();
+            // Of several the one that drops has most to tell.
+            let meanwhile = match actions.first() {
+                None | Some(WatchdogAction::Drop) => {
+                    format!("{} packets dropped meanwhile", all.dropped())
+                }
+                Some(WatchdogAction::Forward) => {
+                    "pauses ignored meanwhile, and nothing dropped by the switch".to_owned()
+                }
+                Some(WatchdogAction::Alert) => "nothing done about them".to_owned(),
+            };
             parts.push(format!(
-                "storms: {} detected, {} restored, {} packets dropped meanwhile",
-                all.detected,
-                all.restored,
-                all.dropped()
+                "storms: {} detected, {} restored, {meanwhile}",
+                all.detected, all.restored,
             ));
         }
         if network.nic_configs().any(|(_, nic)| nic.watchdog.is_some()) {

@@ -301,7 +301,7 @@ pub enum WatchdogRule {
 }
 
 /// What a watchdog does about a storm (`action`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WatchdogAction {
     /// Pauses are ignored, and packets for the queue and from its priority group are dropped.
@@ -383,6 +383,12 @@ impl SwitchConfig {
     /// Whether any port is watched.
     pub(crate) fn has_watchdog(&self) -> bool {
         self.watchdog.is_some() || self.ports.values().any(|port| port.watchdog.is_some())
+    }
+
+    /// What its watchdogs do about storms.
+    pub(crate) fn watchdog_actions(&self) -> impl Iterator<Item = WatchdogAction> {
+        let of_ports = self.ports.values().filter_map(|port| port.watchdog.as_ref());
+        self.watchdog.iter().chain(of_ports).map(|watchdog| watchdog.action)
     }
 
     /// The watchdog of port `local`.

@@ -100,6 +100,12 @@ fn the_looks_of_switches_do_not_begin_together_and_their_moments_are_those_of_th
     assert_eq!(found(3), all[2]);
 }
 
+/// What is told of a run that was stopped, in one line.
+fn summary(network: &Network) -> String {
+    let told = Report::new("storm", network, &crate::Verdict::TimeOver).summary();
+    told.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn a_report_says_what_watchdogs_found_and_recommends_none_that_is_on() {
     let report = |switch: bool, nic: bool| {
@@ -158,6 +164,12 @@ fn forwarding_sends_what_waits_to_the_nic_that_does_not_want_it() {
     network.run(us(14_000));
     assert!(network.drops().of(Drop::ReceiveBuffer) > 0);
     assert_eq!(network.drops().of(Drop::Watchdog), 0);
+    let summary = summary(&network);
+    assert!(
+        summary.contains("pauses ignored meanwhile, and nothing dropped by the switch"),
+        "{summary}"
+    );
+    assert!(!summary.contains("dropped meanwhile"), "{summary}");
 }
 
 #[test]
@@ -168,4 +180,6 @@ fn an_alert_changes_nothing_but_the_counters() {
     let [found, over] = times(&mut network);
     assert!(is_a_look_after(83, found) && is_a_look_after(123, over), "{found:?} {over:?}");
     assert_eq!(network.drops().total(), 0);
+    let summary = summary(&network);
+    assert!(summary.contains("1 restored, nothing done about them"), "{summary}");
 }
