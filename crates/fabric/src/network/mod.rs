@@ -206,6 +206,17 @@ pub enum BuildError {
         /// What is wrong.
         reason: String,
     },
+    /// A host that would have more queue pairs of one priority than a NIC has.
+    QueuePairs {
+        /// The place of the first flow that has none in the list.
+        flow: usize,
+        /// The name of the host.
+        host: String,
+        /// How many a NIC has.
+        most: u32,
+        /// Whether flows share them ([`NetworkConfig::share_queue_pairs`]).
+        shared: bool,
+    },
     /// A flow that no application could run.
     Flow {
         /// Its place in the list.
@@ -235,6 +246,12 @@ impl fmt::Display for BuildError {
                 "switch {switch} has a buffer of {buffer_bytes} bytes, and its ports reserve \
                  {reserved_bytes}: make the buffer larger, or headroom, reserves or cables smaller"
             ),
+            Self::QueuePairs { host, most, .. } => {
+                write!(
+                    f,
+                    "{host} has more than the {most} queue pairs that a NIC has of one priority"
+                )
+            }
             Self::Tenant { index, reason } => write!(f, "application {index}: {reason}"),
             Self::Flow { index, reason } => write!(f, "flow {index}: {reason}"),
         }
@@ -406,7 +423,7 @@ impl Network {
             } else if let Some(&pair) = shared.get(&key).filter(|_| shareable) {
                 LocalEnd::Pair(pair)
             } else {
-                let pair = self.connect(index, spec, &mut tuples)?;
+                let pair = self.connect(index, spec, share, &mut tuples)?;
                 if shareable {
                     shared.insert(key, pair);
                 }
@@ -513,14 +530,22 @@ impl Network {
         &mut self,
         index: usize,
         spec: &FlowSpec,
+        shared: bool,
         tuples: &mut Vec<Tuple>,
     ) -> Result<PairId, BuildError> {
         let (source, destination) = (spec.source, spec.destination);
         let refused =
-            |_| BuildError::Flow { index, reason: "its host has too many queue pairs already" };
+            |_| BuildError::Flow { index, reason: "its queue pairs could not be connected" };
         let flow = index as u32;
-        let here = self.host_mut(source).create_pair(flow, spec).map_err(refused)?;
-        let there = self.host_mut(destination).create_pair(flow, spec).map_err(refused)?;
+        let mut create = |host: u32| {
+            self.host_mut(host).create_pair(flow, spec).map_err(|_| BuildError::QueuePairs {
+                flow: index,
+                host: self.topology.name(End::Host(host)).to_owned(),
+                most: transport::limits::QPS_MAX,
+                shared,
+            })
+        };
+        let (here, there) = (create(source)?, create(destination)?);
         self.host_mut(source)
             .connect_pair(here, destination, there, spec, tuples)
             .map_err(refused)?;

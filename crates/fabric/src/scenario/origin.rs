@@ -34,6 +34,19 @@ impl Origin {
             BuildError::Flow { index, reason } => {
                 (self.workload(*index), (*reason).to_owned(), "change this workload")
             }
+            BuildError::QueuePairs { flow, shared, .. } => (
+                self.workload(*flow),
+                whole(),
+                match shared {
+                    true => {
+                        "take fewer flows to or from it, or spread them over hosts or priorities"
+                    }
+                    false => {
+                        "share_queue_pairs = true lets flows of the same two hosts and DSCP share one; or take \
+                         fewer flows to or from it"
+                    }
+                },
+            ),
             BuildError::Disconnected { flow, .. } => (
                 self.workload(*flow),
                 whole(),

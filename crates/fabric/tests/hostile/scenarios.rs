@@ -9,6 +9,11 @@ colour = 3"#,
         "line 3: unknown key `colour`\nhint: the keys here are title, seed, end_ms, deadlock_check_us, sample_us, paranoid, share_queue_pairs, reroute_us, topology, switch, switches, nic, nics, host, hosts, workload, fault, capture, lab",
     ),
     (
+        "senders = 2",
+        "senders = 2\nqueue_pairs = 8193",
+        "line 15: workload.kind: h0 has more than the 16384 queue pairs that a NIC has of one priority\nhint: share_queue_pairs = true lets flows of the same two hosts and DSCP share one; or take fewer flows to or from it",
+    ),
+    (
         "end_ms = 1",
         "end_ms = nan",
         "line 3: end_ms: NaN ms is not a time above 0, of at most 1000000000\nhint: the unit is milliseconds",
