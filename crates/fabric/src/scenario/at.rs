@@ -30,8 +30,8 @@ pub(super) struct At<'a> {
 struct Kind {
     selector: &'static str,
     tag: &'static str,
-    /// The keys of all kinds.
-    known: Vec<&'static str>,
+    /// The keys of all kinds. Asked for where one is not known: to gather them costs more than to read a table.
+    known: fn(&Extensions) -> Vec<&'static str>,
 }
 
 impl<'a> At<'a> {
@@ -96,7 +96,7 @@ impl<'a> At<'a> {
         let key: &str = first.get_ref();
         let all = names.join(", ");
         Err(match &self.kind {
-            Some(Kind { selector, tag, known }) if known.contains(&key) => self
+            Some(Kind { selector, tag, known }) if known(self.extensions).contains(&key) => self
                 .wrong(key, format!("{selector} {tag:?} does not have it"))
                 .hint(format!("its keys are {all}")),
             _ => {
@@ -150,9 +150,9 @@ impl<'a> At<'a> {
         &self,
         selector: &'static str,
         tag: &'static str,
-        known: impl Fn() -> Vec<&'static str>,
+        known: fn(&Extensions) -> Vec<&'static str>,
     ) -> Self {
-        Self { kind: Some(Kind { selector, tag, known: known() }), ..self.clone() }
+        Self { kind: Some(Kind { selector, tag, known }), ..self.clone() }
     }
 }
 

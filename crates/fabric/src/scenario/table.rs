@@ -241,8 +241,7 @@ macro_rules! kinds {
             {
                 use $crate::scenario::table::Table as _;
                 let tag = at.tag(stringify!($selector), Self::TAGS)?;
-                let known = at.extensions();
-                let keys = || vec![$( <$target>::names(known) ),+].concat();
+                let keys = |known: &_| vec![$( <$target>::names(known) ),+].concat();
                 let at = at.of_kind(stringify!($selector), tag, keys);
                 $( if tag == $tag {
                     let mut table = <$target>::default();

@@ -43,7 +43,7 @@ pub(super) fn look(at: &At<'_>) -> Result<()> {
 type Lists = Vec<(&'static HostList, Vec<String>)>;
 
 fn said(kind: &'static WorkloadKind, at: &At<'_>) -> Result<(Values, Lists)> {
-    let at = at.of_kind("kind", kind.name(), Vec::new);
+    let at = at.of_kind("kind", kind.name(), |_| Vec::new());
     let mut mistakes = Mistakes::default();
     let keys: Vec<&'static str> = kind.lists().iter().map(HostList::key).collect();
     let numbers = mistakes.note(numbers(kind.settings(), &keys, &at));
