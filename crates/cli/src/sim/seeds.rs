@@ -35,6 +35,7 @@ pub(super) fn run(
     }
     let watch = Watch::new(first.end, interrupt);
     let from = first.network.seed;
+    in_range(from, count)?;
     let next = AtomicU64::new(0);
     let seeds = Mutex::new(Seeds::default());
     let one = |seed: u64| -> Result<(), Failure> {
@@ -60,7 +61,7 @@ pub(super) fn run(
             if draw >= u64::from(count) || watch.is_interrupted() {
                 return Ok(());
             }
-            one(from.wrapping_add(draw))?;
+            one(from + draw)?;
         }
     };
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(count as usize);
@@ -87,6 +88,17 @@ pub(super) fn run(
         number => Err(Failure::new(format!("the network is deadlocked with {number} seeds"))
             .status(Status::Deadlock)),
     }
+}
+
+/// Refuses seeds beyond the last that there is.
+fn in_range(from: u64, count: u32) -> Result<(), Failure> {
+    let others = u64::from(count.saturating_sub(1));
+    if from.checked_add(others).is_some() {
+        return Ok(());
+    }
+    let last = u64::MAX - others;
+    let failure = Failure::new(format!("{count} seeds from {from} on go beyond {}", u64::MAX));
+    Err(failure.hint(format!("begin at {last} or before, by --seed or by seed in the scenario")))
 }
 
 fn write(folder: &Path, seeds: &Seeds) -> Result<(), Failure> {

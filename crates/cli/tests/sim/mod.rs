@@ -251,6 +251,14 @@ fn sim_with_many_seeds_says_medians_and_intervals() {
     assert_eq!(String::from_utf8_lossy(&again), told, "whichever thread ran which seed");
     let deadlock = format!("{}/../../scenarios/deadlock.toml", env!("CARGO_MANIFEST_DIR"));
     ferroce().args(["sim", "--seeds", "2", &deadlock]).assert().code(3);
+    let last = u64::MAX.to_string();
+    let beyond =
+        |seed: &str| ferroce().args(["sim", "--seeds", "3", "--seed", seed]).arg(&path).assert();
+    let assert = beyond(&last).failure().stdout_eq("");
+    let told = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    let wrong = "go beyond 18446744073709551615\nhint: begin at 18446744073709551613 or before";
+    assert!(told.contains(wrong), "{told}");
+    beyond("18446744073709551613").success();
 }
 
 #[test]
