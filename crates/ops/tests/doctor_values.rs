@@ -159,3 +159,58 @@ fn a_job_that_sets_nothing_at_one_host_and_a_file_that_is_no_environment() {
         assert!(one.starts_with(words), "{one}");
     }
 }
+
+/// The healthy cluster without the folders of `devices`.
+fn without(devices: &[&str]) -> (Vec<String>, Vec<String>) {
+    let mut folder = healthy();
+    let of = |path: &str| path.split('/').next().is_some_and(|name| devices.contains(&name));
+    folder.files.retain(|file| !of(&file.path));
+    judged(&folder)
+}
+
+#[test]
+fn a_device_whose_folder_is_missing_is_said() {
+    assert_eq!(judged(&healthy()).1, Vec::<String>::new());
+    let (found, not_judged) = without(&["tor-1"]);
+    assert_eq!(found, Vec::<String>::new());
+    assert_eq!(
+        not_judged[0],
+        "h0, h1, leaf-1 and leaf-2 name tor-1 as a neighbour, and there is no folder of it: it was not \
+         judged, nor were its links"
+    );
+    // A host that one lossless port sees.
+    let (_, not_judged) = without(&["h0"]);
+    let words = "tor-1 names h0 as a neighbour, and there is no folder of it: ";
+    assert!(not_judged[0].starts_with(words), "{not_judged:?}");
+    // By DEVICE_NEIGHBOR alone.
+    let mut folder = healthy();
+    folder.files.retain(|of| !of.path.starts_with("tor-1/") && !of.path.contains("lldp"));
+    let (_, not_judged) = judged(&folder);
+    let words = "leaf-1 and leaf-2 name tor-1 as a neighbour, and there is no folder of it: ";
+    assert!(not_judged.iter().any(|of| of.starts_with(words)), "{not_judged:?}");
+}
+
+#[test]
+fn what_one_host_sees_beside_its_switch_is_none_that_is_missing() {
+    let mut folder = healthy();
+    for file in folder.files.iter_mut().filter(|file| file.path.ends_with("/lldp.json")) {
+        let mut lldp: Value = serde_json::from_slice(&file.bytes).unwrap();
+        let of_data = lldp["lldp"]["interface"]["eth2"].clone();
+        // The management network of all hosts, and a bridge behind one.
+        let mut other = |interface: &str, name: &str| {
+            let chassis = json!({ name: of_data["chassis"].as_object().unwrap().values().next() });
+            lldp["lldp"]["interface"][interface] = of_data.clone();
+            lldp["lldp"]["interface"][interface]["chassis"] = chassis;
+        };
+        other("eth0", "mgmt-7");
+        if file.path == "h0/lldp.json" {
+            lldp["lldp"]["interface"] = json!([
+                { "eth0": lldp["lldp"]["interface"]["eth0"] },
+                { "eth2": lldp["lldp"]["interface"]["eth2"] },
+                { "eth2": { "chassis": { "bridge-1": { "id": {} } }, "port": {} } },
+            ]);
+        }
+        file.bytes = serde_json::to_vec(&lldp).unwrap();
+    }
+    assert_eq!(judged(&folder), (Vec::new(), Vec::new()));
+}

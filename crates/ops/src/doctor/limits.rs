@@ -22,6 +22,10 @@ pub const QUEUE_PAIRS_MAX: usize = 4_096;
 pub const COUNTERS_MAX: usize = 4_096;
 /// Neighbours that a device may name.
 pub const NEIGHBOURS_MAX: usize = 1_024;
+/// Characters of a device's name: those of a system name in LLDP.
+pub const NAME_MAX: usize = 255;
+/// Sentences about neighbours without a folder; the others are counted.
+pub const STRANGERS_MAX: usize = 8;
 /// Findings that one rule may have, before the rest is counted only.
 pub const FINDINGS_MAX: usize = 1_000;
 /// Characters of a file's own words in a message.

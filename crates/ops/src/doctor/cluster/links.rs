@@ -1,9 +1,11 @@
 //! Which port is at which, by LLDP of either end; where a switch has none, by `DEVICE_NEIGHBOR` of its configuration.
 
-use std::collections::BTreeMap;
+use core::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Cluster;
 use crate::doctor::finding::Place;
+use crate::doctor::limits::NAME_MAX;
 use crate::doctor::source::lldp::Neighbour;
 
 /// A device, by its place in the cluster.
@@ -82,6 +84,54 @@ pub(super) fn of(cluster: &Cluster) -> Vec<Link> {
     links
 }
 
+/// Devices that are named as neighbours and that the cluster has not, with the devices that name them.
+///
+/// Management networks, telephones and the like are named, too, so not every name counts: one that a port with a lossless
+/// class sees does, one of `DEVICE_NEIGHBOR`, or one that two devices see where their data goes.
+pub(in crate::doctor) fn strangers<'a>(
+    cluster: &'a Cluster,
+) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
+    let names = Names::of(cluster);
+    let mut all: BTreeMap<&str, (bool, BTreeSet<&str>)> = BTreeMap::new();
+    let mut add = |name: &'a str, by: &'a str, counts: bool| {
+        let of_one = name.parse::<IpAddr>().is_ok();
+        let short = if of_one { name } else { without_domain(name) };
+        let is_name = !short.is_empty() && name.len() <= NAME_MAX;
+        if is_name && !names.knows(name) {
+            let (sure, who) = all.entry(short).or_default();
+            *sure |= counts;
+            who.insert(by);
+        }
+    };
+    for (index, switch) in cluster.switches.iter().enumerate() {
+        for neighbour in &switch.neighbours {
+            let Some(port) = switch.port(&neighbour.local) else { continue };
+            let lossless = port.qos.as_ref().is_some_and(|qos| qos.lossless().next().is_some());
+            add(&neighbour.device, &switch.name, lossless);
+        }
+        for entry in switch.entries("DEVICE_NEIGHBOR") {
+            let Some(port) = switch.port(&entry.key) else { continue };
+            // Where LLDP sees another, FD016 says that.
+            let seen = switch
+                .neighbours
+                .iter()
+                .any(|of| switch.port(&of.local).is_some_and(|local| local.name == port.name));
+            let seen = seen || cluster.peer(Node::Switch(index), &port.name).is_some();
+            if let Some(name) = entry.field("name").filter(|_| !seen) {
+                add(&name.value, &switch.name, true);
+            }
+        }
+    }
+    for host in &cluster.hosts {
+        let of_data = |of: &&Neighbour| host.judged().any(|(name, _)| *name == of.local);
+        for neighbour in host.neighbours.iter().filter(of_data) {
+            add(&neighbour.device, &host.name, false);
+        }
+    }
+    let counts = all.into_iter().filter(|(_, (sure, who))| *sure || who.len() > 1);
+    counts.map(|(name, (_, who))| (name, who)).collect()
+}
+
 /// Devices by the names that others call them: their folder's, their `hostname`, and either without its domain.
 struct Names<'a> {
     whole: BTreeMap<&'a str, Node>,
@@ -108,6 +158,11 @@ impl<'a> Names<'a> {
         }
         short.remove("");
         Self { whole: folders, short }
+    }
+
+    /// Whether any device is called so, be it two.
+    fn knows(&self, name: &str) -> bool {
+        self.short.contains_key(name) || self.short.contains_key(without_domain(name))
     }
 
     fn node(&self, name: &str) -> Option<Node> {

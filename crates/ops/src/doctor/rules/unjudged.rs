@@ -1,9 +1,13 @@
 //! What could not be judged because no file says it, by device: that nothing is found there means nothing.
 
+use core::cmp::Reverse;
+use std::collections::BTreeSet;
+
 use super::{Traffic, about_switch, alike, desired, headroom};
-use crate::doctor::cluster::{Cluster, Interface, Node, Part, Port, Switch, Trusted};
+use crate::doctor::cluster::{Cluster, Interface, Node, Part, Port, Switch, Trusted, strangers};
 use crate::doctor::desired::{Desired, Settings};
-use crate::doctor::finding::{quoted, several};
+use crate::doctor::finding::{natural, quoted, several};
+use crate::doctor::limits::STRANGERS_MAX;
 
 /// A sentence for each thing that is missing, with the devices that it is missing of.
 pub(in crate::doctor) fn unjudged(cluster: &Cluster, desired: &Desired) -> Vec<String> {
@@ -16,6 +20,7 @@ pub(in crate::doctor) fn unjudged(cluster: &Cluster, desired: &Desired) -> Vec<S
                 .to_owned(),
         );
     }
+    all.extend(without_folders(cluster));
     let mtu = Traffic::of(cluster, desired).lossless_mtu;
     let of_switches = switches.iter().enumerate().flat_map(|(index, switch)| {
         let all = of_switch(cluster, desired, index, mtu);
@@ -28,6 +33,49 @@ pub(in crate::doctor) fn unjudged(cluster: &Cluster, desired: &Desired) -> Vec<S
     let devices = alike(of_switches.chain(of_hosts)).into_iter();
     all.extend(devices.map(|(what, names)| format!("{}: {what}", several(&names))));
     all
+}
+
+/// Devices that others name and that have no folder, those first that most others name.
+fn without_folders(cluster: &Cluster) -> Vec<String> {
+    if cluster.switches.len() + cluster.hosts.len() < 2 {
+        return Vec::new();
+    }
+    let missing = strangers(cluster);
+    let mut all = alike(missing.iter().map(|(name, who)| (who, *name)));
+    all.sort_by_key(|(who, _)| Reverse(who.len()));
+    let rest: usize = all.iter().skip(STRANGERS_MAX).map(|(_, names)| names.len()).sum();
+    let words = |(who, names): &(&BTreeSet<&str>, Vec<&str>)| {
+        let (verb, as_what, of_it) = (
+            if who.len() == 1 { "names" } else { "name" },
+            if names.len() == 1 { "a neighbour" } else { "neighbours" },
+            match names.len() {
+                1 => "there is no folder of it: it was not judged, nor were its links",
+                _ => "there are no folders of them: they were not judged, nor were their links",
+            },
+        );
+        let who = listed(who);
+        format!("{who} {verb} {} as {as_what}, and {of_it}", several(names))
+    };
+    let mut all: Vec<String> = all.iter().take(STRANGERS_MAX).map(words).collect();
+    match rest {
+        0 => {}
+        1 => all.push("1 more neighbour has no folder either".to_owned()),
+        _ => all.push(format!("{rest} more neighbours have no folders either")),
+    }
+    all
+}
+
+/// "h0, h1, leaf-1 and 5 more": names that make no range.
+fn listed(names: &BTreeSet<&str>) -> String {
+    let mut all: Vec<&str> = names.iter().copied().collect();
+    all.sort_by_key(|name| natural(name));
+    match all.as_slice() {
+        [a, b, c, d] => format!("{a}, {b}, {c} and {d}"),
+        [a, b, c, rest @ ..] if !rest.is_empty() => {
+            format!("{a}, {b}, {c} and {} more", rest.len())
+        }
+        few => several(few),
+    }
 }
 
 fn of_switch(cluster: &Cluster, desired: &Desired, index: usize, mtu: u32) -> Vec<String> {
