@@ -120,7 +120,7 @@ fn a_port_with_a_neighbour_is_judged_though_the_file_says_nothing_of_it() {
     let headroom = found.iter().find(|of| of.starts_with("FD003")).unwrap();
     assert!(headroom.contains("Ethernet112 and Ethernet116"), "{found:#?}");
     assert!(not_judged.iter().any(|of| of.contains("PORT has no mtu of Ethernet112")));
-    // One that is down is not.
+    // One that is down is not, and that is said.
     let (found, not_judged) = with(|db| {
         db["PORT"]["Ethernet112"] = json!({ "admin_status": "down" });
     });

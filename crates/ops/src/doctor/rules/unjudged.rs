@@ -136,6 +136,21 @@ fn of_switch(cluster: &Cluster, desired: &Desired, index: usize, mtu: u32) -> Ve
     say(ports(&|port| port.mtu.is_none() && matters(port)), &|of| {
         format!("PORT has no mtu of {of} that is a number: it was not compared (FD011)")
     });
+    let down: Vec<&str> = cluster
+        .links
+        .iter()
+        .filter(|link| !switches.iter().any(|switch| switch.file == link.place.file))
+        .flat_map(|link| &link.ends)
+        .filter(|end| end.node == Node::Switch(index))
+        .filter_map(|end| switch.port(&end.port).filter(|port| !port.up))
+        .map(|port| port.name.as_str())
+        .collect();
+    let is_or_are = if down.len() == 1 { "is" } else { "are" };
+    say(down, &|of| {
+        format!(
+            "{of} {is_or_are} not up by PORT (admin_status), and LLDP sees a neighbour there: not judged"
+        )
+    });
     say(pools(switch), &|_| {
         "BUFFER_POOL has no size: whether marks come before pauses was not judged (FD006)"
             .to_owned()
