@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ops::doctor::{Diagnosis, Folder};
+use ops::doctor::{Diagnosis, Folder, Severity};
 use serde_json::{Value, json};
 
 fn healthy() -> Folder {
@@ -18,14 +18,19 @@ fn judged(folder: &Folder) -> (Vec<String>, Vec<String>) {
 }
 
 /// The healthy cluster with `change` done to the file of `tor-1`.
-fn with(change: impl Fn(&mut Value)) -> (Vec<String>, Vec<String>) {
+fn with(what: impl Fn(&mut Value)) -> (Vec<String>, Vec<String>) {
     let mut folder = healthy();
+    change(&mut folder, what);
+    judged(&folder)
+}
+
+/// Does `what` to the file of `tor-1`.
+fn change(folder: &mut Folder, what: impl Fn(&mut Value)) {
     for file in folder.files.iter_mut().filter(|file| file.path == "tor-1/config_db.json") {
         let mut db = serde_json::from_slice(&file.bytes).unwrap();
-        change(&mut db);
+        what(&mut db);
         file.bytes = serde_json::to_vec_pretty(&db).unwrap();
     }
-    judged(&folder)
 }
 
 #[test]
@@ -56,6 +61,40 @@ fn a_watchdog_that_sees_nothing_or_not_all() {
         }
     });
     assert_eq!(found, Vec::<String>::new(), "without it all is looked after");
+}
+
+#[test]
+fn a_watchdog_whose_times_are_refused() {
+    for (field, time, said) in [
+        ("detection_time", "50", Some("detection_time 50 ms")),
+        ("detection_time", "99", Some("detection_time 99 ms")),
+        ("detection_time", "5001", Some("detection_time 5,001 ms")),
+        ("restoration_time", "60001", Some("restoration_time 60,001 ms")),
+        // These are late, and no more.
+        ("detection_time", "5000", None),
+        ("restoration_time", "60000", None),
+    ] {
+        let mut folder = healthy();
+        change(&mut folder, |db| db["PFC_WD"]["Ethernet112"][field] = json!(time));
+        let diagnosis = Diagnosis::of(&folder, None, None);
+        let [one] = &diagnosis.findings[..] else { panic!("{:#?}", diagnosis.findings) };
+        let Some(said) = said else {
+            assert_eq!(one.rule.id(), "FD002", "{one:?}");
+            continue;
+        };
+        assert_eq!((one.rule.id(), one.severity), ("FD009", Severity::Error));
+        let words = format!("{said} at Ethernet112: SONiC takes 100 to 5,000 ms");
+        assert!(one.text.starts_with(&words), "{}", one.text);
+        let command = "sudo pfcwd start --action drop Ethernet112 400 --restoration-time 400";
+        assert_eq!(one.commands, [command]);
+    }
+    // At a poll interval of as little it is the time that is refused.
+    let (found, _) = with(|db| {
+        db["PFC_WD"]["GLOBAL"]["POLL_INTERVAL"] = json!("50");
+        db["PFC_WD"]["Ethernet112"]["detection_time"] = json!("50");
+    });
+    let [one] = &found[..] else { panic!("{found:#?}") };
+    assert!(one.starts_with("FD009 tor-1: detection_time 50 ms"), "{one}");
 }
 
 #[test]
@@ -124,7 +163,10 @@ fn a_port_with_a_neighbour_is_judged_though_the_file_says_nothing_of_it() {
     let (found, not_judged) = with(|db| {
         db["PORT"]["Ethernet112"] = json!({ "admin_status": "down" });
     });
-    assert_eq!((found.len(), not_judged.len()), (0, 0), "{found:?} {not_judged:?}");
+    assert_eq!(found, Vec::<String>::new());
+    let words = "tor-1: Ethernet112 is not up by PORT (admin_status), and LLDP sees a neighbour there: \
+                 not judged";
+    assert_eq!(not_judged, [words]);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Watchdogs: FD001, FD002 and FD009.
 
-use fabric::switch::config::WatchdogConfig;
+use fabric::switch::config::{WatchdogAction, WatchdogConfig};
 
 use super::chain::priorities;
-use super::{Look, alike};
+use super::{Look, alike, bytes};
 use crate::doctor::cluster::{Part, Port, Qos, Switch};
 use crate::doctor::finding::{Finding, Place, Rule, Severity, several};
 use crate::doctor::limits::WATCHDOG_LATE_MS;
@@ -35,7 +35,16 @@ fn times(switch: &Switch, findings: &mut Vec<Finding>) {
         let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
         let WatchdogConfig { poll, detection, restoration, .. } = watchdog;
         let both = [("detection_time", detection), ("restoration_time", restoration)];
-        let below: Vec<_> = both.into_iter().filter(|(_, time)| *time < poll).collect();
+        let (taken, odd): (Vec<_>, Vec<_>) =
+            both.into_iter().partition(|(name, time)| is_taken(name, ms(*time)));
+        if let [(field, _), ..] = odd[..] {
+            findings
+                .push(refused(switch, &watchdog, &names, &odd).at(place(switch, names[0], field)));
+            // Without an entry there is nothing to be late.
+            continue;
+        }
+        let both = taken;
+        let below: Vec<_> = both.iter().filter(|(_, time)| *time < poll).collect();
         if let Some((field, _)) = below.first() {
             let said: Vec<String> =
                 below.iter().map(|(name, time)| format!("{name} {} ms", ms(*time))).collect();
@@ -54,8 +63,7 @@ fn times(switch: &Switch, findings: &mut Vec<Finding>) {
                     .at(place(switch, names[0], field)),
             );
         }
-        let late: Vec<_> =
-            both.into_iter().filter(|(_, time)| ms(*time) > WATCHDOG_LATE_MS).collect();
+        let late: Vec<_> = both.iter().filter(|(_, time)| ms(*time) > WATCHDOG_LATE_MS).collect();
         if let Some((field, _)) = late.first() {
             let said: Vec<String> =
                 late.iter().map(|(name, time)| format!("{name} {} ms", ms(*time))).collect();
@@ -82,6 +90,48 @@ fn times(switch: &Switch, findings: &mut Vec<Finding>) {
             );
         }
     }
+}
+
+/// Whether orchagent takes such a time.
+fn is_taken(field: &str, ms: u64) -> bool {
+    let longest = if field == "detection_time" { DETECTION_MS_MAX } else { RESTORATION_MS_MAX };
+    (WATCHDOG_MS_MIN..=longest).contains(&ms)
+}
+
+/// Entries that orchagent does not take, so that no watchdog is there.
+fn refused(
+    switch: &Switch,
+    watchdog: &WatchdogConfig,
+    ports: &[&str],
+    odd: &[(&str, rdma::Span)],
+) -> Finding {
+    let said: Vec<String> =
+        odd.iter().map(|(name, time)| format!("{name} {} ms", bytes(ms(*time)))).collect();
+    let text = format!(
+        "{} at {}: SONiC takes {WATCHDOG_MS_MIN} to {} ms of detection and to {} of restoration, \
+         and starts no watchdog otherwise.",
+        said.join(" and "),
+        several(ports),
+        bytes(DETECTION_MS_MAX),
+        bytes(RESTORATION_MS_MAX)
+    );
+    let action = match watchdog.action {
+        WatchdogAction::Drop => "drop",
+        WatchdogAction::Forward => "forward",
+        WatchdogAction::Alert => "alert",
+    };
+    // Not below the poll interval, where that is not late itself.
+    let time = ms(watchdog.poll).clamp(400, WATCHDOG_LATE_MS);
+    let start = typed!("sudo pfcwd start --action", action);
+    let start = match ports.join(" ").len() > LIST_MAX {
+        true => start.word("all"),
+        false => ports.iter().fold(start, |line, port| line.word(port)),
+    };
+    Finding::new(Rule::NoWatchdog, &switch.name, text)
+        .severity(Severity::Error)
+        .key(format!("PFC_WD|{}", ports[0]))
+        .remedy("set times that it takes; a shorter poll interval mends nothing")
+        .command(start.word(time).word("--restoration-time").word(time))
 }
 
 /// Whether a time is the default of 200 ms as `start_default` scales it.
@@ -201,5 +251,9 @@ fn off(switch: &Switch, findings: &mut Vec<Finding>) {
     }
 }
 
+/// What orchagent takes of `PFC_WD` (sonic-swss, pfcwdorch.cpp: `PFC_WD_DETECTION_TIME_MIN` and its like).
+const WATCHDOG_MS_MIN: u64 = 100;
+const DETECTION_MS_MAX: u64 = 5_000;
+const RESTORATION_MS_MAX: u64 = 60_000;
 /// Characters of a list of ports that fits a line.
 const LIST_MAX: usize = 40;
