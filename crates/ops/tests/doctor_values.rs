@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ops::doctor::{Diagnosis, Folder, Severity};
+use ops::doctor::{Diagnosis, Finding, Folder, Severity};
 use serde_json::{Value, json};
 
 fn healthy() -> Folder {
@@ -255,4 +255,148 @@ fn what_one_host_sees_beside_its_switch_is_none_that_is_missing() {
         file.bytes = serde_json::to_vec(&lldp).unwrap();
     }
     assert_eq!(judged(&folder), (Vec::new(), Vec::new()));
+}
+
+/// A command as a shell splits it.
+fn words(command: &str) -> Vec<String> {
+    command.replace('\'', "").split(' ').map(str::to_owned).collect()
+}
+
+/// Types a command on `tor-1`; whether it is one that is known here.
+fn typed(db: &mut Value, command: &str) -> bool {
+    let words = words(command);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["sonic-db-cli", "CONFIG_DB", "hset", key, ref fields @ ..] => {
+            let (table, key) = key.split_once('|').unwrap();
+            for pair in fields.chunks(2) {
+                db[table][key][pair[0]] = json!(pair[1]);
+            }
+        }
+        ["sudo", "config", "interface", "pfc", "priority", port, priority, "on"] => {
+            let own = &mut db["PORT_QOS_MAP"][port]["pfc_enable"];
+            let mut all: Vec<&str> = own.as_str().unwrap_or("").split(',').collect();
+            all.retain(|own| !own.is_empty());
+            all.push(priority);
+            *own = json!(all.join(","));
+        }
+        ["sudo", "pfcwd", "start", "--action", action, ref rest @ ..] => {
+            let [ports @ .., detection, "--restoration-time", restoration] = rest else {
+                return false;
+            };
+            for port in ports {
+                db["PFC_WD"][port] = json!({
+                    "action": action, "detection_time": detection, "restoration_time": restoration,
+                });
+            }
+        }
+        ["sudo", "config", "ecn", "-profile", profile, which, bytes] => {
+            let field =
+                if which == "-gmax" { "green_max_threshold" } else { "green_min_threshold" };
+            db["WRED_PROFILE"][profile][field] = json!(bytes);
+        }
+        _ => return false,
+    }
+    true
+}
+
+#[test]
+fn a_group_of_a_lossy_profile_has_no_alpha_to_compare() {
+    let mut folder = healthy();
+    // It says an alpha.
+    folder.files.retain(|file| file.path != "desired.toml");
+    change(&mut folder, |db| {
+        db["BUFFER_PG"]["Ethernet112|3-4"]["profile"] = json!("ingress_lossy_profile");
+    });
+    let (found, _) = judged(&folder);
+    let [one] = &found[..] else { panic!("{found:#?}") };
+    assert!(
+        one.starts_with("FD003 tor-1: each of groups 3, 4 of Ethernet112 has no headroom"),
+        "{one}"
+    );
+}
+
+#[test]
+fn a_remedy_mends_what_it_was_given_for() {
+    const PORT: &str = "Ethernet112";
+    let without = |field: &'static str| {
+        move |db: &mut Value| {
+            db["PORT_QOS_MAP"][PORT].as_object_mut().unwrap().remove(field);
+        }
+    };
+    let set = |table: &'static str, key: &'static str, field: &'static str, value: &'static str| {
+        move |db: &mut Value| db[table][key][field] = json!(value)
+    };
+    type Change = Box<dyn Fn(&mut Value)>;
+    // The change, and the keys that its findings are about.
+    let mut all: Vec<(String, Change, Vec<&str>)> = Vec::new();
+    for (table, field, values, key) in [
+        ("DSCP_TO_TC_MAP", "26", "0 1 4", "DSCP_TO_TC_MAP|AZURE"),
+        ("DSCP_TO_TC_MAP", "48", "3", "DSCP_TO_TC_MAP|AZURE"),
+        ("TC_TO_PRIORITY_GROUP_MAP", "3", "0 4 7", "TC_TO_PRIORITY_GROUP_MAP|AZURE"),
+        ("TC_TO_QUEUE_MAP", "3", "0 4 5 6", "TC_TO_QUEUE_MAP|AZURE"),
+        ("TC_TO_QUEUE_MAP", "6", "3", "TC_TO_QUEUE_MAP|AZURE"),
+        ("MAP_PFC_PRIORITY_TO_QUEUE", "3", "0 4", "MAP_PFC_PRIORITY_TO_QUEUE|AZURE"),
+    ] {
+        for value in values.split(' ') {
+            let name = format!("{table} {field} {value}");
+            all.push((name, Box::new(set(table, "AZURE", field, value)), vec![key]));
+        }
+    }
+    for field in ["tc_to_pg_map", "tc_to_queue_map", "pfc_enable"] {
+        let name = format!("no {field}");
+        all.push((name, Box::new(without(field)), vec!["PORT_QOS_MAP|Ethernet112"]));
+    }
+    for value in ["", "4"] {
+        let change = set("PORT_QOS_MAP", PORT, "pfc_enable", value);
+        all.push((format!("pfc {value}"), Box::new(change), vec!["PORT_QOS_MAP|Ethernet112"]));
+    }
+    all.push((
+        "no PORT_QOS_MAP".into(),
+        Box::new(|db| _ = db["PORT_QOS_MAP"].as_object_mut().unwrap().remove(PORT)),
+        vec!["PORT_QOS_MAP|Ethernet112"],
+    ));
+    for size in ["1000", "100000"] {
+        let change = set("BUFFER_POOL", "ingress_lossless_pool", "size", size);
+        let key = "BUFFER_POOL|ingress_lossless_pool";
+        all.push((format!("pool {size}"), Box::new(change), vec![key]));
+    }
+    for time in ["50", "6000"] {
+        let change = set("PFC_WD", PORT, "detection_time", time);
+        all.push((format!("time {time}"), Box::new(change), vec!["PFC_WD|Ethernet112"]));
+    }
+    let (marks, ecn) = (set("WRED_PROFILE", "AZURE_LOSSLESS", "ecn", "ecn_none"), "no marks");
+    all.push((ecn.into(), Box::new(marks), vec!["WRED_PROFILE|AZURE_LOSSLESS"]));
+    let mut failed = Vec::new();
+    for (name, what, keys) in all {
+        for desired in [true, false] {
+            let mut folder = healthy();
+            folder.files.retain(|file| desired || file.path != "desired.toml");
+            change(&mut folder, what.as_ref());
+            let mut left = Diagnosis::of(&folder, None, None).findings;
+            if left.is_empty() {
+                failed.push(format!("{name} ({desired}): silent"));
+            }
+            // A finding's line is in the entry that its command changes.
+            let is_there = |of: &&Finding| {
+                let of_desired = of.key.starts_with("roles.");
+                of.device == "tor-1" && (of_desired || keys.contains(&of.key.as_str()))
+            };
+            failed
+                .extend(left.iter().filter(|of| !is_there(of)).map(|of| format!("{name}: {of:?}")));
+            // What desired.toml says beside the first command may take a second.
+            let mut commands = Vec::new();
+            for _ in 0..1 + usize::from(desired) {
+                for command in left.iter().flat_map(|of| &of.commands) {
+                    commands.push(command.clone());
+                    change(&mut folder, |db| assert!(typed(db, command), "{name}: {command}"));
+                }
+                left = Diagnosis::of(&folder, None, None).findings;
+            }
+            if !left.is_empty() {
+                failed.push(format!("{name} ({desired}): after {commands:?} {left:#?}"));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }

@@ -10,9 +10,10 @@ use std::collections::BTreeSet;
 
 use fabric::switch::config::Trust;
 
+use super::maps::{self, Fault, Way};
 use super::traffic::TRAFFIC_CLASSES;
-use super::{Look, Traffic, alike};
-use crate::doctor::cluster::{End, Host, Interface, Job, Link, Node, Port, Qos, Switch, Trusted};
+use super::{Look, Traffic, alike, is_of_fabric};
+use crate::doctor::cluster::{End, Host, Interface, Job, Node, Port, Qos, Switch, Trusted};
 use crate::doctor::finding::{Finding, Place, Rule, quoted, several};
 use crate::doctor::shell::typed;
 use crate::doctor::source::env;
@@ -25,9 +26,7 @@ pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
         for (index, switch) in look.cluster.switches.iter().enumerate() {
             switch_breaks(look, index, switch, dscp, findings);
         }
-        for link in &look.cluster.links {
-            link_breaks(look, link, dscp, findings);
-        }
+        link_breaks(look, dscp, findings);
     }
     strays(look, findings);
     no_classes(look, findings);
@@ -111,11 +110,6 @@ fn host_breaks(host: &Host, dscp: u8, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether ports without a link are judged: where nothing is known of any, all are.
-fn is_of_fabric(look: Look<'_>, index: usize, port: &Port) -> bool {
-    look.cluster.links.is_empty() || look.cluster.peer(Node::Switch(index), &port.name).is_some()
-}
-
 /// Where the chain ends at a port of a switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Break {
@@ -143,6 +137,7 @@ fn switch_breaks(
     dscp: u8,
     findings: &mut Vec<Finding>,
 ) {
+    let way = usual(look, dscp);
     let mut broken = Vec::new();
     let mut judged = 0;
     for (port, qos) in switch.judged() {
@@ -154,73 +149,41 @@ fn switch_breaks(
         let map = map.and_then(|(_, field)| switch.referred(field, "DSCP_TO_TC_MAP"));
         let entry = map.and_then(|map| map.field(&dscp.to_string()));
         if let Some(broken_at) = broken_at(qos, dscp, entry.is_some()) {
-            broken.push((broken_at, (port, map, entry)));
+            let fault = maps::fault(switch, &port.name, qos, dscp, way);
+            broken.push(((broken_at, fault), port.name.as_str()));
         }
     }
-    for (broken, of) in alike(broken) {
-        let names: Vec<&str> = of.iter().map(|(port, ..)| port.name.as_str()).collect();
-        let (port, map, entry) = of[0];
+    for ((broken, fault), names) in alike(broken) {
         let which = match names.len() == judged {
             true => "every port of the fabric".to_owned(),
             false => several(&names),
         };
-        let pfc = switch.qos_field(&port.name, "pfc_enable").map(|(_, field)| field);
-        let enabled = pfc.map_or("nothing", |field| field.value.as_str());
-        let name = map.map_or("AZURE", |map| map.key.as_str());
-        let line = |field: Option<usize>| switch.place(field.unwrap_or(port.line));
-        findings.push(match broken {
+        let text = match broken {
             Break::Lossy { class, group, mapped } => {
                 let first = match mapped {
                     true => format!("DSCP {dscp} is class {class}"),
                     false => format!("DSCP {dscp} is in no DSCP_TO_TC_MAP, so class {class}"),
                 };
-                let text = format!(
+                let pfc = switch.qos_field(names[0], "pfc_enable").map(|(_, field)| field);
+                let enabled = pfc.map_or("nothing", |field| field.value.as_str());
+                format!(
                     "{first}, group {group} at {which}, which does not pause (pfc_enable {enabled}): \
                      its packets are dropped under load."
-                );
-                // Where the class is lossless elsewhere on this switch, it is the port that lacks PFC.
-                let elsewhere = switch.judged().any(|(_, qos)| {
-                    qos.class(dscp) == class && qos.group_config(qos.group(class)).lossless
-                });
-                let finding = Finding::new(Rule::Chain, &switch.name, text);
-                match elsewhere {
-                    true => finding
-                        .key(format!("PORT_QOS_MAP|{}", port.name))
-                        .remedy(format!("add priority {group} to pfc_enable of the port"))
-                        .command(typed!("sudo config interface pfc priority", port.name, group, "on"))
-                        .at(line(pfc.map(|field| field.line))),
-                    false => finding
-                        .key(format!("DSCP_TO_TC_MAP|{name}"))
-                        .remedy(format!("map DSCP {dscp} to the class that is lossless"))
-                        .command(typed!("sonic-db-cli CONFIG_DB hset", format!("DSCP_TO_TC_MAP|{name}"), dscp, 3))
-                        .at(line(entry.map(|field| field.line).or(map.map(|map| map.line)))),
-                }
+                )
             }
-            Break::OtherQueue { priority, stopped, queue } => {
-                let text = format!(
-                    "DSCP {dscp} leaves by queue {queue} of {which}, and a pause of its priority \
-                     {priority} stops queue {stopped}: the packets go on, and innocent ones stand."
-                );
-                let map = switch.qos_field(&port.name, "pfc_to_queue_map");
-                let referred = map.and_then(|(_, field)| {
-                    switch.referred(field, "MAP_PFC_PRIORITY_TO_QUEUE")
-                });
-                let entry = referred.and_then(|map| map.field(&priority.to_string()));
-                let name = referred.map_or("AZURE", |map| map.key.as_str());
-                let at = entry.map(|field| field.line).or(map.map(|(_, field)| field.line));
-                Finding::new(Rule::Chain, &switch.name, text)
-                    .key(format!("MAP_PFC_PRIORITY_TO_QUEUE|{name}"))
-                    .remedy(format!("map priority {priority} to queue {queue}"))
-                    .command(typed!(
-                        "sonic-db-cli CONFIG_DB hset",
-                        format!("MAP_PFC_PRIORITY_TO_QUEUE|{name}"),
-                        priority,
-                        queue
-                    ))
-                    .at(line(at))
-            }
-        });
+            Break::OtherQueue { priority, stopped, queue } => format!(
+                "DSCP {dscp} leaves by queue {queue} of {which}, and a pause of its priority \
+                 {priority} stops queue {stopped}: the packets go on, and innocent ones stand."
+            ),
+        };
+        let finding = Finding::new(Rule::Chain, &switch.name, text);
+        findings.push(maps::told(finding, switch, &names, &fault));
     }
+}
+
+/// What ports do with a DSCP where its chain is whole.
+fn usual(look: Look<'_>, dscp: u8) -> Option<Way> {
+    maps::usual(look, dscp, |qos| broken_at(qos, dscp, true).is_none())
 }
 
 /// The priority of the pauses that a node sends for a DSCP, if it sends any by itself.
@@ -228,8 +191,9 @@ fn pause_sent(look: Look<'_>, end: &End, dscp: u8) -> Option<u8> {
     match end.node {
         Node::Switch(index) => {
             let qos = look.cluster.switches.get(index)?.port(&end.port)?.qos.as_ref()?;
-            let group = qos.group(qos.class(dscp));
-            qos.group_config(group).lossless.then(|| qos.priority(group))
+            // Where its own chain is broken, that is the finding.
+            let whole = broken_at(qos, dscp, true).is_none();
+            whole.then(|| qos.priority(qos.group(qos.class(dscp))))
         }
         Node::Host(index) => {
             let host = look.cluster.hosts.get(index)?;
@@ -263,44 +227,89 @@ fn obeys(look: Look<'_>, end: &End, dscp: u8, pause: u8) -> Option<bool> {
     }
 }
 
-fn link_breaks(look: Look<'_>, link: &Link, dscp: u8, findings: &mut Vec<Finding>) {
-    let [a, b] = &link.ends;
-    for (from, to) in [(a, b), (b, a)] {
-        let Some(pause) = pause_sent(look, from, dscp) else { continue };
-        if obeys(look, to, dscp, pause) != Some(false) {
-            continue;
-        }
-        let (here, there) = (look.cluster.name(to.node), look.cluster.name(from.node));
-        let own = pause_sent(look, to, dscp)
-            .map_or(String::new(), |own| format!(", which is of priority {own}"));
-        let seen = match to.node {
-            Node::Host(index) => {
-                let host = &look.cluster.hosts[index];
-                host.interfaces.get(&to.port).map_or(String::new(), |of| {
-                    pauses_seen(of, at_host(of, dscp).map_or(8, |at| at.priority))
-                })
+fn link_breaks(look: Look<'_>, dscp: u8, findings: &mut Vec<Finding>) {
+    let way = usual(look, dscp);
+    let mut of_switches = Vec::new();
+    for link in &look.cluster.links {
+        let [a, b] = &link.ends;
+        for (from, to) in [(a, b), (b, a)] {
+            let Some(pause) = pause_sent(look, from, dscp) else { continue };
+            if obeys(look, to, dscp, pause) != Some(false) {
+                continue;
             }
-            Node::Switch(_) => String::new(),
-        };
+            let odd = [from, to].into_iter().find_map(|end| odd_class(look, end, dscp, way));
+            match odd {
+                Some((switch, port, fault)) => {
+                    let class = port.qos.as_ref().map_or(0, |qos| qos.class(dscp));
+                    let other = if from.port == port.name { to } else { from };
+                    let other = look.cluster.name(other.node);
+                    of_switches.push(((&switch.name, class, fault), (switch, port, other)));
+                }
+                None => findings.push(link_break(look, dscp, (from, pause), to)),
+            }
+            // One end is enough: the other direction says the same.
+            break;
+        }
+    }
+    for ((name, class, fault), of) in alike(of_switches) {
+        let ports: Vec<&str> = of.iter().map(|(_, port, _)| port.name.as_str()).collect();
+        let others: Vec<&str> = of.iter().map(|(.., other)| *other).collect();
         let text = format!(
-            "{there} {} pauses DSCP {dscp} as priority {pause}, and at {} that does not stop it{own}{seen}.",
-            from.port, to.port
+            "DSCP {dscp} is class {class} at {}, and class {} at most ports of the fabric: pauses of {} \
+             and of this switch do not stop each other's packets.",
+            several(&ports),
+            way.map_or(class, |way| way.class),
+            several(&others)
         );
-        let finding = Finding::new(Rule::Chain, here, text)
-            .key(to.port.clone())
-            .remedy("give the DSCP the same priority at both ends of the link")
-            .at(place_of(look, to));
-        findings.push(match to.node {
-            Node::Host(_) => finding.command(typed!(
-                "sudo mlnx_qos -i",
-                to.port,
-                "--dscp2prio",
-                format!("set,{dscp},{pause}")
-            )),
-            Node::Switch(_) => finding,
-        });
-        // One end is enough: the other direction says the same.
-        return;
+        let finding = Finding::new(Rule::Chain, name, text);
+        findings.push(maps::told(finding, of[0].0, &ports, &fault));
+    }
+}
+
+/// A port whose class of a DSCP is another than that of most, with what is wrong there.
+fn odd_class<'a>(
+    look: Look<'a>,
+    end: &End,
+    dscp: u8,
+    way: Option<Way>,
+) -> Option<(&'a Switch, &'a Port, Fault)> {
+    let Node::Switch(index) = end.node else { return None };
+    let switch = look.cluster.switches.get(index)?;
+    let port = switch.port(&end.port)?;
+    let qos = port.qos.as_ref().filter(|qos| qos.trust() == Trust::Dscp)?;
+    way.filter(|way| way.class != qos.class(dscp))?;
+    Some((switch, port, maps::fault(switch, &port.name, qos, dscp, way)))
+}
+
+fn link_break(look: Look<'_>, dscp: u8, (from, pause): (&End, u8), to: &End) -> Finding {
+    let (here, there) = (look.cluster.name(to.node), look.cluster.name(from.node));
+    let own = pause_sent(look, to, dscp)
+        .map_or(String::new(), |own| format!(", which is of priority {own}"));
+    let seen = match to.node {
+        Node::Host(index) => {
+            let host = &look.cluster.hosts[index];
+            host.interfaces.get(&to.port).map_or(String::new(), |of| {
+                pauses_seen(of, at_host(of, dscp).map_or(8, |at| at.priority))
+            })
+        }
+        Node::Switch(_) => String::new(),
+    };
+    let text = format!(
+        "{there} {} pauses DSCP {dscp} as priority {pause}, and at {} that does not stop it{own}{seen}.",
+        from.port, to.port
+    );
+    let finding = Finding::new(Rule::Chain, here, text)
+        .key(to.port.clone())
+        .remedy("give the DSCP the same priority at both ends of the link")
+        .at(place_of(look, to));
+    match to.node {
+        Node::Host(_) => finding.command(typed!(
+            "sudo mlnx_qos -i",
+            to.port,
+            "--dscp2prio",
+            format!("set,{dscp},{pause}")
+        )),
+        Node::Switch(_) => finding,
     }
 }
 
@@ -536,33 +545,24 @@ fn beside_data(look: Look<'_>, findings: &mut Vec<Finding>) {
         if same {
             continue;
         }
+        let is_apart = |qos: &Qos| qos.queue(qos.class(dscp)) != qos.queue(qos.class(data));
+        let (way, data_way) = (maps::usual(look, dscp, is_apart), usual(look, data));
         for switch in &look.cluster.switches {
             let shared = switch.judged().filter_map(|(port, qos)| {
                 let (own, of_data) = (qos.queue(qos.class(dscp)), qos.queue(qos.class(data)));
-                (own == of_data).then_some((own, port.name.as_str()))
+                let fault = || {
+                    let ways = ((dscp, way), (data, data_way));
+                    maps::fault_beside(switch, &port.name, qos, ways.0, ways.1)
+                };
+                (own == of_data).then(|| ((own, fault()), port.name.as_str()))
             });
-            for (queue, names) in alike(shared) {
-                let map = switch.qos_field(names[0], "dscp_to_tc_map");
-                let map = map.and_then(|(_, field)| switch.referred(field, "DSCP_TO_TC_MAP"));
-                let entry = map.and_then(|map| map.field(&dscp.to_string()));
-                let line = entry.map(|field| field.line).or(map.map(|map| map.line)).unwrap_or(1);
-                let name = map.map_or("AZURE", |map| map.key.as_str());
+            for ((queue, fault), names) in alike(shared) {
                 let text = format!(
                     "{what} (DSCP {dscp}) leave by queue {queue} of {}, as the data of DSCP {data} do.",
                     several(&names)
                 );
-                findings.push(
-                    Finding::new(Rule::NotificationsAmongData, &switch.name, text)
-                        .key(format!("DSCP_TO_TC_MAP|{name}"))
-                        .remedy("give them a class with a strict queue of its own")
-                        .command(typed!(
-                            "sonic-db-cli CONFIG_DB hset",
-                            format!("DSCP_TO_TC_MAP|{name}"),
-                            dscp,
-                            6
-                        ))
-                        .at(switch.place(line)),
-                );
+                let finding = Finding::new(Rule::NotificationsAmongData, &switch.name, text);
+                findings.push(maps::told(finding, switch, &names, &fault));
             }
         }
     }

@@ -10,6 +10,7 @@ use fabric::switch::{Cell, Frames, SONIC_MTU_BYTES, headroom_bytes, sonic_headro
 use fabric::topology::propagation;
 use rdma::Span;
 
+use super::marks::{is_tiny, marks, of_pool};
 use super::{Look, alike, bytes};
 use crate::doctor::cluster::{Part, Port, Switch};
 use crate::doctor::finding::{Finding, Rule, Severity, several};
@@ -31,12 +32,12 @@ pub(in crate::doctor) fn needed(port: &Port, lossless_mtu: u32) -> Option<(u64, 
 pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
     for switch in &look.cluster.switches {
         small(switch, look.traffic.lossless_mtu, findings);
-        early(switch, findings);
+        early(look, switch, findings);
     }
 }
 
 /// Groups that let go as soon as they have paused: `xon` is above what one of them holds at XOFF.
-fn early(switch: &Switch, findings: &mut Vec<Finding>) {
+fn early(look: Look<'_>, switch: &Switch, findings: &mut Vec<Finding>) {
     let Some(shared) = switch.shared_bytes else { return };
     let mut found = Vec::new();
     for (port, qos) in switch.judged().filter(|(_, qos)| qos.knows(Part::Buffers)) {
@@ -47,13 +48,18 @@ fn early(switch: &Switch, findings: &mut Vec<Finding>) {
             let profile =
                 entry.field("profile").and_then(|of| switch.referred(of, "BUFFER_PROFILE"));
             let Some(profile) = profile.filter(|_| xon > xoff) else { continue };
-            found.push(((profile.key.as_str(), xon, xoff), (port.name.as_str(), profile)));
+            // A pool of nothing is what FD006 says, where a queue marks.
+            if is_tiny(look, xoff) && marks(switch) {
+                continue;
+            }
+            let of = (port.name.as_str(), profile, group);
+            found.push(((profile.key.as_str(), xon, xoff), of));
         }
     }
     for ((name, xon, xoff), of) in alike(found) {
-        let mut ports: Vec<&str> = of.iter().map(|(port, _)| *port).collect();
+        let mut ports: Vec<&str> = of.iter().map(|(port, ..)| *port).collect();
         ports.dedup();
-        let profile = of[0].1;
+        let (port, profile, group) = of[0];
         let text = format!(
             "profile {name} of {} lets go (xon) at {} bytes, and one sender is paused at {} of {} \
              shared: a pause ends at once, and what goes on arriving fills the headroom.",
@@ -63,9 +69,13 @@ fn early(switch: &Switch, findings: &mut Vec<Finding>) {
             bytes(shared)
         );
         let line = profile.field("xon").map_or(profile.line, |field| field.line);
+        let finding = Finding::new(Rule::Headroom, &switch.name, text).severity(Severity::Warning);
+        if is_tiny(look, xoff) {
+            findings.push(of_pool(look, switch, (port, group), finding));
+            continue;
+        }
         findings.push(
-            Finding::new(Rule::Headroom, &switch.name, text)
-                .severity(Severity::Warning)
+            finding
                 .key(profile.place())
                 .remedy("let go below the level at which it pauses")
                 .command(typed!("sudo config buffer profile set", name, "--xon", xoff / 2))

@@ -12,7 +12,7 @@ use crate::doctor::shell::typed;
 
 pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
     for switch in &look.cluster.switches {
-        queues(switch, findings);
+        queues(look, switch, findings);
         counted(switch, findings);
     }
 }
@@ -32,20 +32,26 @@ struct Way {
     threshold: Option<Threshold>,
 }
 
-fn queues(switch: &Switch, findings: &mut Vec<Finding>) {
+fn queues(look: Look<'_>, switch: &Switch, findings: &mut Vec<Finding>) {
     let mut all = Vec::new();
     for (port, qos) in switch.judged().filter(|(_, qos)| qos.knows(Part::Marks)) {
         for (queue, group) in lossless_queues(qos) {
+            // A queue of data that its pauses do not stop: FD004 says that the data should not be there.
+            let mut classes = look.traffic.data.iter().map(|&dscp| qos.class(dscp));
+            let strays = |of| qos.stopped(qos.priority(qos.group(of))) != queue;
+            if classes.any(|of| qos.queue(of) == queue && strays(of)) {
+                continue;
+            }
             let ecn = qos.queue_config(queue).ecn;
             let known = qos.knows(Part::Buffers);
             let threshold = known.then(|| qos.group_config(group).threshold);
-            all.push((Way { ecn, threshold }, (queue, port.name.as_str())));
+            all.push((Way { ecn, threshold }, (queue, port.name.as_str(), group)));
         }
     }
     for (way, of) in alike(all) {
-        let names: Vec<&str> = of.iter().map(|(_, name)| *name).collect();
-        let queue = of[0].0;
-        let numbers: BTreeSet<u8> = of.iter().map(|(queue, _)| *queue).collect();
+        let names: Vec<&str> = of.iter().map(|(_, name, _)| *name).collect();
+        let (queue, _, group) = of[0];
+        let numbers: BTreeSet<u8> = of.iter().map(|(queue, ..)| *queue).collect();
         let several_queues = numbers.len() > 1;
         let numbers: Vec<String> = numbers.iter().map(u8::to_string).collect();
         let which = match several_queues {
@@ -112,9 +118,15 @@ fn queues(switch: &Switch, findings: &mut Vec<Finding>) {
                 bytes(shared),
                 words(&[threshold])
             );
+            let finding = Finding::new(Rule::MarksAfterPauses, &switch.name, text);
+            // Marks below one packet would be on every packet: it is the pool that is too small.
+            if is_tiny(look, alone) {
+                findings.push(of_pool(look, switch, (names[0], group), finding));
+                continue;
+            }
             let name = profile.map_or("AZURE_LOSSLESS", |profile| profile.key.as_str());
             findings.push(
-                Finding::new(Rule::MarksAfterPauses, &switch.name, text)
+                finding
                     .key(key)
                     .remedy(format!("mark from well below {} bytes, or raise alpha", bytes(alone)))
                     .command(typed!("sudo config ecn -profile", name, "-gmin", alone / 4))
@@ -124,12 +136,57 @@ fn queues(switch: &Switch, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Whether what one sender may hold is so little that it is for want of a pool.
+pub(super) fn is_tiny(look: Look<'_>, alone: u64) -> bool {
+    alone / 4 < u64::from(look.traffic.lossless_mtu)
+}
+
+/// That the pool of a group is too small: what it says, and what that of a switch of the same kind does.
+pub(super) fn of_pool(
+    look: Look<'_>,
+    switch: &Switch,
+    (port, group): (&str, u8),
+    of: Finding,
+) -> Finding {
+    let entry = switch.numbered("BUFFER_PG", port, group);
+    let profile = entry.and_then(|entry| entry.field("profile"));
+    let profile = profile.and_then(|field| switch.referred(field, "BUFFER_PROFILE"));
+    let pool = profile.and_then(|profile| profile.field("pool"));
+    let pool = pool.and_then(|field| switch.referred(field, "BUFFER_POOL"));
+    let Some(pool) = pool else {
+        return of
+            .remedy("give the pool of the group its size")
+            .command("show buffer configuration");
+    };
+    let size = pool.field("size");
+    let line = size.map_or(pool.line, |size| size.line);
+    let of = of.key(pool.place()).at(switch.place(line)).remedy(
+        "give the pool its size: little or nothing is left of it beside reserves and headroom",
+    );
+    let alike = look.cluster.switches.iter().filter(|other| {
+        !other.hwsku.is_empty() && other.hwsku == switch.hwsku && other.name != switch.name
+    });
+    let sizes = alike.filter_map(|other| {
+        let said = other.entry("BUFFER_POOL", &pool.key)?.field("size")?;
+        said.value.trim().parse::<u64>().ok()
+    });
+    let own = size.and_then(|size| size.value.trim().parse::<u64>().ok()).unwrap_or(0);
+    match sizes.max().filter(|&size| size > own) {
+        Some(size) => of.command(typed!("sonic-db-cli CONFIG_DB hset", pool.place(), "size", size)),
+        None => of.command("show buffer configuration"),
+    }
+}
+
+/// Whether any queue of a lossless class marks.
+pub(super) fn marks(switch: &Switch) -> bool {
+    switch.judged().any(|(_, qos)| {
+        lossless_queues(qos).iter().any(|&(queue, _)| qos.queue_config(queue).ecn.is_some())
+    })
+}
+
 /// Groups of counters that are there and off, while a queue marks.
 fn counted(switch: &Switch, findings: &mut Vec<Finding>) {
-    let mut marks = switch.judged().filter(|(_, qos)| {
-        lossless_queues(qos).iter().any(|&(queue, _)| qos.queue_config(queue).ecn.is_some())
-    });
-    if marks.next().is_none() {
+    if !marks(switch) {
         return;
     }
     for group in ["WRED_ECN_QUEUE", "WRED_ECN_PORT"] {

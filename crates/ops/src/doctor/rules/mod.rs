@@ -6,6 +6,7 @@ mod desired;
 mod ends;
 mod headroom;
 mod host;
+mod maps;
 mod marks;
 mod peers;
 mod queues;
@@ -13,7 +14,7 @@ mod traffic;
 mod unjudged;
 mod watchdog;
 
-use super::cluster::{Cluster, Switch};
+use super::cluster::{Cluster, Node, Port, Switch};
 use super::desired::{About, Desired};
 use super::finding::{Finding, Rule};
 use super::limits::FINDINGS_MAX;
@@ -79,6 +80,11 @@ pub(super) fn about_switch(switch: &Switch) -> About<'_> {
         platform: &switch.platform,
         firmware: switch.firmware.as_deref().unwrap_or_default(),
     }
+}
+
+/// Whether ports without a link are judged: where nothing is known of any, all are.
+fn is_of_fabric(look: Look<'_>, index: usize, port: &Port) -> bool {
+    look.cluster.links.is_empty() || look.cluster.peer(Node::Switch(index), &port.name).is_some()
 }
 
 /// Groups by equal keys, in the order in which keys come.

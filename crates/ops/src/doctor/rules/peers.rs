@@ -94,8 +94,9 @@ fn shares(look: Look<'_>, index: usize, switch: &Switch) -> Vec<Share> {
         let peer = look.cluster.peer(Node::Switch(index), &port.name);
         let serves = peer.is_some_and(|end| matches!(end.node, Node::Host(_)));
         for group in qos.lossless() {
-            // Without a BUFFER_PG it has no share of its own; FD003 says that.
-            if switch.numbered("BUFFER_PG", &port.name, group).is_none() {
+            // Without a BUFFER_PG, or with one of a lossy profile, it has no share of its own; FD003 says that.
+            let without = switch.numbered("BUFFER_PG", &port.name, group).is_none();
+            if without || qos.group_config(group).headroom_bytes == Some(0) {
                 continue;
             }
             let at = all.entry((group, serves)).or_default();
