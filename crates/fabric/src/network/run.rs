@@ -28,11 +28,18 @@ use rdma::{Span, Time};
 use super::partition::Partition;
 use super::{Network, Verdict};
 use crate::links::Mailbox;
+use crate::switch::Switch;
 
 /// The end of a run is looked for at multiples of this.
 pub const STEP: Span = Span::from_us(10);
 
 impl Network {
+    /// Begins the watermarks of all switches anew, as an operator clears them to see what comes next.
+    pub fn clear_watermarks(&mut self) {
+        let switches = self.partitions.iter_mut().flat_map(|partition| &mut partition.switches);
+        switches.for_each(Switch::clear_watermarks);
+    }
+
     /// Lets the network live until `end`, that moment included, or until every flow with an end has
     /// reached it. What is under way then goes on until the [`STEP`] is over.
     pub fn run(&mut self, end: Time) -> Verdict {

@@ -674,6 +674,19 @@ impl Switch {
         most.max().unwrap_or(0)
     }
 
+    /// Begins its watermarks anew: the most that was held is what is held now.
+    pub(crate) fn clear_watermarks(&mut self) {
+        self.shared.peak = self.shared.used;
+        for port in &mut self.ports {
+            for group in port.groups_mut() {
+                (group.peak_bytes, group.peak_headroom) = (group.bytes, group.headroom);
+            }
+            for queue in port.all_queues_mut() {
+                queue.peak_bytes = queue.bytes;
+            }
+        }
+    }
+
     /// What was free of it when the groups had taken most.
     pub(crate) fn least_free_bytes(&self) -> u32 {
         self.shared.size.saturating_sub(self.shared.peak)
