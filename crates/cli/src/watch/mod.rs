@@ -126,6 +126,12 @@ pub(crate) fn run(arguments: &Look) -> Result<(), Failure> {
         return recording::replay(arguments, path);
     }
     if let Some(folder) = arguments.sources.simulation() {
+        if arguments.record.is_some() {
+            return Err(Failure::new(
+                "a simulation has its own record: --record is of live counters",
+            )
+            .hint("judge the simulation's by --from alone"));
+        }
         return simulated(arguments, folder);
     }
     let mut looker = Looker::new(arguments)?;

@@ -22,6 +22,7 @@
 //! | loss | one packet in a lossless class | guo16, 2: there is to be none |
 
 mod alpha;
+mod cadence;
 mod deadlock;
 mod storm;
 
@@ -34,6 +35,7 @@ use super::sample::{PortSample, QueueSample, Sample};
 use crate::limits::WATCHED_PORTS_MAX;
 
 use alpha::{Sooner, Thresholds};
+use cadence::{Cadences, Updates};
 pub use storm::{Storm, StormRule, StormSample, StormStep};
 
 /// What can be found.
@@ -279,6 +281,7 @@ pub struct Watch {
     /// When the first look was, and how many gaps there were since.
     begin: (Duration, u32),
     ports: BTreeMap<PortName, PortState>,
+    cadences: Cadences,
     /// Devices and priorities of which pauses were seen.
     paused: BTreeMap<String, u8>,
     ecn: BTreeMap<(String, u8), EcnState>,
@@ -293,8 +296,8 @@ type Seen = Vec<(Kind, String, usize, PortName, Duration, String)>;
 impl Watch {
     /// Nothing was seen yet.
     pub fn new(settings: Settings) -> Self {
-        let (at, begin, ports, paused, ecn, thresholds, early, open) = Default::default();
-        Self { settings, at, begin, ports, paused, ecn, thresholds, early, open }
+        let (at, begin, ports, cadences, paused, ecn, thresholds, early, open) = Default::default();
+        Self { settings, at, begin, ports, cadences, paused, ecn, thresholds, early, open }
     }
 
     /// What cannot have been found yet, because it has been looked for too short a time; and how long it takes.
@@ -302,7 +305,10 @@ impl Watch {
         let (begin, gaps) = self.begin;
         let length = self.at.map_or(Duration::ZERO, |at| at.saturating_sub(begin));
         let takes = Kind::ALL.map(|kind| (kind, self.settings.takes(kind)));
+        // Counters that are saved more rarely than looks are taken have longer gaps.
+        let longest = self.cadences.longest(self.settings.poll);
         let not_yet = |(kind, (time, least)): (Kind, (Duration, u32))| {
+            let time = time.max(longest * least);
             (length < time || gaps < least).then_some((kind, time))
         };
         takes.into_iter().filter_map(not_yet).collect()
@@ -325,7 +331,13 @@ impl Watch {
             }
         };
         self.begin.1 = self.begin.1.saturating_add(1);
-        let before = at - gap;
+        let mut changed: BTreeMap<&str, bool> = BTreeMap::new();
+        for (name, now) in &sample.ports {
+            let is_new = self.ports.get(name).is_none_or(|state| state.last != *now);
+            *changed.entry(&name.device).or_default() |= is_new;
+        }
+        let Updates { updated, awaited } =
+            self.cadences.look(changed, at - gap, at, self.settings.poll);
         let mut seen = Seen::new();
         let mut waits: [BTreeMap<&str, Vec<&str>>; PRIORITIES] = Default::default();
         for (name, now) in &sample.ports {
@@ -334,6 +346,8 @@ impl Watch {
                 self.enter(name, now);
                 continue;
             };
+            let Some(&before) = updated.get(&name.device) else { continue };
+            let gap = at - before;
             if fell(&state.last, now) {
                 *state = PortState::new(&self.settings, now);
                 continue;
@@ -364,20 +378,27 @@ impl Watch {
                 seen.push((Kind::Deadlock, circle.join(","), priority, port, since, evidence));
             }
         }
-        self.marks(sample, before, gap, &mut seen);
-        self.early(sample, before, at, &mut seen);
+        self.marks(sample, &updated, at, &mut seen);
+        self.early(sample, at - gap, at, &mut seen);
         for (name, now) in &sample.ports {
             if let Some(state) = self.ports.get_mut(name) {
                 state.last = now.clone();
             }
         }
         self.ports.retain(|name, _| sample.ports.contains_key(name));
+        // What is wrong with a device that was not asked since is wrong still.
+        for open in self.open.values_mut() {
+            if awaited.contains(&open.finding.port.device) {
+                open.seen = at;
+            }
+        }
         self.events(at, seen)
     }
 
     fn begin_anew(&mut self, at: Duration, sample: &Sample) {
         self.begin = (at, 0);
         self.ports.clear();
+        self.cadences = Cadences::default();
         self.thresholds = Thresholds::default();
         // Times of another clock say nothing by this one. What was found is so until that is over by the new one.
         self.early.clear();
@@ -404,7 +425,13 @@ impl Watch {
     }
 
     /// Switches that pause without being paused, and mark nothing.
-    fn marks(&mut self, sample: &Sample, before: Duration, gap: Duration, seen: &mut Seen) {
+    fn marks(
+        &mut self,
+        sample: &Sample,
+        updated: &BTreeMap<String, Duration>,
+        at: Duration,
+        seen: &mut Seen,
+    ) {
         #[derive(Default)]
         struct Sum {
             sent: u64,
@@ -427,7 +454,7 @@ impl Watch {
             }
         }
         for ((device, priority), sum) in sums {
-            let Some(marked) = sum.marked else { continue };
+            let (Some(marked), Some(&before)) = (sum.marked, updated.get(device)) else { continue };
             let key = (device.to_owned(), priority);
             if marked > 0 {
                 self.ecn.remove(&key);
@@ -438,7 +465,7 @@ impl Watch {
             }
             let state =
                 self.ecn.entry(key).or_insert(EcnState { since: before, ..EcnState::default() });
-            state.unmarked += gap;
+            state.unmarked += at - before;
             state.pauses += sum.sent;
             if state.unmarked >= self.settings.ecn_hold {
                 let evidence = format!(
@@ -486,18 +513,25 @@ impl Watch {
     }
 
     fn events(&mut self, at: Duration, seen: Seen) -> Vec<Event> {
-        let mut events = Vec::new();
+        // What is new of one culprit is one finding, of all priorities that show it; another priority later is news again.
+        let mut news: BTreeMap<Key, Finding> = BTreeMap::new();
         for (kind, who, priority, port, since, evidence) in seen {
             let key = (kind, who.clone());
             let priorities = 1 << (priority & 7);
             if let Some(open) = self.open.get_mut(&key) {
                 open.seen = at;
-                open.finding.priorities |= priorities;
-                continue;
+                if open.finding.priorities & priorities != 0 {
+                    continue;
+                }
             }
             let finding = Finding { kind, who, priorities, port, since, found: at, evidence };
-            events.push(Event::Found(finding.clone()));
-            self.open.insert(key, Open { finding, seen: at });
+            news.entry(key).or_insert(finding).priorities |= priorities;
+        }
+        let mut events: Vec<Event> = news.values().cloned().map(Event::Found).collect();
+        for (key, finding) in news {
+            let priorities = finding.priorities;
+            let open = self.open.entry(key).or_insert(Open { finding, seen: at });
+            open.finding.priorities |= priorities;
         }
         let patience = self.settings.restoration.max(self.settings.poll);
         let over: BTreeSet<Key> = self
@@ -692,7 +726,11 @@ impl Look<'_> {
             && always != Some(true);
         let since = state.slow.look(slow, self.before);
         if let Some(since) = since.filter(|&since| self.at - since >= self.settings.slow_hold) {
-            let evidence = format!("{per_second:.0} pauses a second from it, while data comes in");
+            let data = match came {
+                Some(_) => "while data comes in",
+                None => "and nobody counts what comes in",
+            };
+            let evidence = format!("{per_second:.0} pauses a second from it, {data}");
             self.see(Kind::SlowReceiver, self.at_fault(), priority, since, evidence, seen);
         }
     }

@@ -110,6 +110,66 @@ fn a_finding_is_told_once_and_is_over_when_it_is() {
 }
 
 #[test]
+fn who_saves_counters_more_rarely_than_they_are_looked_at_is_judged_by_what_was_saved() {
+    type Step = fn(u64) -> (u64, Option<u64>, Option<u64>);
+    let rows: [(&str, Step, Option<Kind>); 4] = [
+        ("a storm", |at| (3_000 * at, None, Some(5)), Some(Kind::PauseStorm)),
+        ("a slow receiver", |at| (3_000 * at, None, Some(at)), Some(Kind::SlowReceiver)),
+        ("data", |at| (7, None, Some(at)), None),
+        ("few pauses", |at| (20 * at, None, Some(at)), None),
+    ];
+    for (what, step, expected) in rows {
+        for every in [3, 10, 30] {
+            let mut watch = Watch::new(Settings::default());
+            let mut events = Vec::new();
+            for second in 0..300 {
+                let saved = second / every * every;
+                events.extend(watch.look(Duration::from_secs(second), &nic(step(saved))));
+            }
+            let expected: Vec<_> = expected.iter().map(|kind| (*kind, "mlx5_0")).collect();
+            assert_eq!(kinds(&events), expected, "{what}, saved every {every} s: {events:?}");
+            assert_eq!(events.len(), expected.len(), "{what}, saved every {every} s: {events:?}");
+            assert_eq!(watch.cadences.longest(watch.settings.poll).as_secs(), every);
+        }
+    }
+    // Nobody waits for one that has stopped: what is not so any more is over.
+    let mut watch = Watch::new(Settings::default());
+    let mut events = Vec::new();
+    for second in 0..300 {
+        let saved = (second / 10 * 10).min(100);
+        let sample = nic((3_000 * saved, None, Some(saved)));
+        events.extend(watch.look(Duration::from_secs(second), &sample));
+    }
+    assert!(matches!(&events[..], [Event::Found(_), Event::Over(_)]), "{events:?}");
+}
+
+#[test]
+fn priorities_that_are_stuck_together_are_one_finding_and_one_that_follows_is_news() {
+    let sample = |second: u64| {
+        let mut sample = nic((2_000 * second, None, Some(5)));
+        let port = sample.ports.values_mut().next().unwrap();
+        port.queues[4] = port.queues[3];
+        let later = second.saturating_sub(10);
+        port.queues[5] = QueueSample { pauses_sent: Some(2_000 * later), ..port.queues[3] };
+        sample
+    };
+    let mut watch = Watch::new(Settings::default());
+    let mut events = Vec::new();
+    for second in 0..30 {
+        events.extend(watch.look(Duration::from_secs(second), &sample(second)));
+    }
+    let found: Vec<String> = events
+        .iter()
+        .map(|event| match event {
+            Event::Found(finding) => finding.priority_list(),
+            Event::Over(finding) => panic!("{finding}"),
+        })
+        .collect();
+    assert_eq!(found, ["3,4", "5"]);
+    assert_eq!(watch.open().map(Finding::priority_list).collect::<Vec<_>>(), ["3,4,5"]);
+}
+
+#[test]
 fn a_clock_that_jumps_and_ports_that_come_and_go_find_nothing() {
     let mut watch = Watch::new(Settings::default());
     let mut events = Vec::new();
