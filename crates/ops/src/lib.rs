@@ -20,6 +20,7 @@ pub mod pingmesh;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;
+mod thresholds;
 mod tiers;
 pub mod times;
 pub mod watch;

@@ -49,9 +49,9 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "MILLISECONDS", value_parser = milliseconds)]
     pub(super) window_ms: Option<f64>,
 
-    /// How long an answer may take
-    #[arg(long, value_name = "MILLISECONDS", default_value_t = 50.0, value_parser = milliseconds)]
-    pub(super) patience_ms: f64,
+    /// How long an answer may take [default: 50, or half of a run that is shorter than 100]
+    #[arg(long, value_name = "MILLISECONDS", value_parser = milliseconds)]
+    pub(super) patience_ms: Option<f64>,
 
     /// Probes that each host sends in a second of the model
     #[arg(long, value_name = "NUMBER", default_value_t = 5_000.0, value_parser = rate)]

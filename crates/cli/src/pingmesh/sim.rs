@@ -10,7 +10,7 @@ use ops::pingmesh::limits::{PROBES_SHOWN, WINDOWS_MIN};
 use ops::pingmesh::page::{Shown, page};
 use ops::pingmesh::pinglist::Rates;
 use ops::pingmesh::raw;
-use ops::pingmesh::simulation::{Mesh, Scale};
+use ops::pingmesh::simulation::{Mesh, PATIENCE, Scale};
 use ops::pingmesh::summary::Summary;
 use rdma::{Span, Time};
 
@@ -32,15 +32,10 @@ pub(super) fn run(arguments: &Sim) -> Result<(), Failure> {
     }
     let span = |ms: f64| Span::from_ps((ms * 1e9) as u64);
     let window = arguments.window_ms.map_or_else(|| window_of(scenario.end), span);
+    let patience = arguments.patience_ms.map_or_else(|| patience_of(scenario.end), span);
     // To hosts of the rack ten times as often as to others, until the host has reached its bound.
     let rates = Rates { rack: 1e6, beyond: 1e5, host: arguments.rate };
-    let scale = Scale {
-        faster: 1.0,
-        window,
-        patience: span(arguments.patience_ms),
-        rates,
-        ..Scale::default()
-    };
+    let scale = Scale { faster: 1.0, window, patience, rates, ..Scale::default() };
     let config = NetworkConfig { threads: arguments.threads, ..scenario.network };
     let failed =
         |failure: bench::Failure| Failure::from_message(&format!("{}: {failure}", path.display()));
@@ -58,8 +53,14 @@ pub(super) fn run(arguments: &Sim) -> Result<(), Failure> {
     said += &fitted(&verdict.text(mesh.topology()).to_string());
     if windows < WINDOWS_MIN {
         said += &fitted(&format!(
-            "too short to judge switches that pause where their like do not, and links that miss packets: \
+            "too short to judge switches that pause sooner than their like, and links that miss packets: \
              they take {WINDOWS_MIN} windows (end_ms in the scenario, or a shorter --window-ms)"
+        ));
+    }
+    if patience < PATIENCE && arguments.patience_ms.is_none() {
+        said += &fitted(&format!(
+            "the run is short: an answer that takes {} ms counts as lost (--patience-ms)",
+            patience.as_ps() as f64 / 1e9
         ));
     }
     if let Some(folder) = &arguments.output {
@@ -85,6 +86,12 @@ pub(super) fn run(arguments: &Sim) -> Result<(), Failure> {
         said += &format!("written to {}\n", file.display());
     }
     print(&said)
+}
+
+/// How long an answer may take where nobody says: as long as a busy host needs, but so short that half of a run's probes
+/// are known to be lost if they are.
+fn patience_of(end: Time) -> Span {
+    Span::from_us(end.as_ps() / 2_000_000).clamp(Span::from_us(100), PATIENCE)
 }
 
 /// How long windows are where nobody says: so long that a run has six, as some things take three of them to be judged;

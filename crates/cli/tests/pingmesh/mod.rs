@@ -51,7 +51,7 @@ fn a_short_run_has_windows_enough_or_says_what_it_is_too_short_for() {
     };
     let said = sim(&[]);
     assert!(said.contains("3.334 ms"), "{said}");
-    assert!(said.contains("\nverdict: ToR leaf2: pauses where its like do not"), "{said}");
+    assert!(said.contains("\nverdict: ToR leaf2: pauses sooner than its like"), "{said}");
     assert!(!said.contains("too short"), "{said}");
     let row = said.lines().find(|line| line.starts_with("tor ")).unwrap();
     let of: Vec<u64> =
@@ -61,7 +61,7 @@ fn a_short_run_has_windows_enough_or_says_what_it_is_too_short_for() {
     let said = sim(&["--window-ms", "20"]);
     assert!(said.contains("verdict: nothing wrong"), "{said}");
     assert!(
-        said.contains("too short to judge switches that pause where their like do not"),
+        said.contains("too short to judge switches that pause sooner than their like"),
         "{said}"
     );
 }

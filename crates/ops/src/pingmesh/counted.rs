@@ -15,7 +15,9 @@ use fabric::counters::{PauseCounters, PortCounters};
 use serde::{Deserialize, Serialize};
 
 use super::node::Node;
-use crate::watch::{Origin, PortName, PortSample, QueueSample, Raw};
+use crate::watch::{
+    Origin, PRIORITIES, PoolSample, PortName, PortSample, QueueSample, Raw, Sample,
+};
 
 /// What a port of a switch has counted in an interval; zero is also what nobody counts. Names in brackets are SAI's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -32,6 +34,22 @@ pub struct PortDelta {
     pub queue_packets: [u64; 8],
     /// Packets received (`SAI_INGRESS_PRIORITY_GROUP_STAT_PACKETS`); `None` if nobody counts them.
     pub rx_packets: Option<u64>,
+    /// By priority group.
+    #[serde(default)]
+    pub groups: [GroupDelta; PRIORITIES],
+    /// The memory of its switch, which is the same at each of its ports.
+    #[serde(default)]
+    pub pool: PoolSample,
+}
+
+/// What a priority group of a port has shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct GroupDelta {
+    /// Pause frames that it sent in the interval.
+    pub pauses: u64,
+    /// The most that it has held by its end (`SAI_INGRESS_PRIORITY_GROUP_STAT_SHARED_WATERMARK_BYTES`); `None` if nobody
+    /// says so.
+    pub peak_bytes: Option<u64>,
 }
 
 impl PortDelta {
@@ -54,7 +72,13 @@ impl PortDelta {
         let dropped = sum(after).saturating_sub(sum(before));
         let received = |of: &PortCounters| of.group_packets.iter().sum::<u64>();
         let rx_packets = Some(received(after).saturating_sub(received(before)));
-        Self { rx_pause, tx_pause, paused_us, dropped, queue_packets, rx_packets }
+        let groups = core::array::from_fn(|group| {
+            let sent = |of: &PortCounters| of.pause.sent[group];
+            let pauses = sent(after).saturating_sub(sent(before));
+            GroupDelta { pauses, peak_bytes: Some(after.group_peak_bytes[group]) }
+        });
+        let pool = PoolSample::default();
+        Self { rx_pause, tx_pause, paused_us, dropped, queue_packets, rx_packets, groups, pool }
     }
 }
 
@@ -143,12 +167,14 @@ const LINK_ERRORS: [&str; 9] = [
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reading {
     ports: BTreeMap<PortName, (PortSample, Option<u64>)>,
+    /// By switch.
+    pools: BTreeMap<String, PoolSample>,
 }
 
 impl Reading {
     /// Of the ports that `is_wanted`.
     pub fn of(raw: &Raw, is_wanted: impl Fn(&PortName) -> bool) -> Self {
-        let mut samples = raw.sample().ports;
+        let Sample { ports: mut samples, pools } = raw.sample();
         let wanted = raw.ports().iter().filter(|(name, _)| is_wanted(name));
         let ports = wanted.filter_map(|(name, port)| {
             let of_link = port.counters().filter(|(origin, counter, _)| {
@@ -158,7 +184,7 @@ impl Reading {
             let errors = of_link.map(|(_, _, value)| value).reduce(u64::saturating_add);
             Some((name.clone(), (samples.remove(name)?, errors)))
         });
-        Self { ports: ports.collect() }
+        Self { ports: ports.collect(), pools }
     }
 
     /// Whether nobody counts anything.
@@ -181,7 +207,8 @@ impl Reading {
         self.ports.iter().filter_map(|(name, (after, _))| {
             let (before, _) = before.ports.get(name)?;
             let peer = after.peer.as_ref().map(|(peer, _)| peer.as_str());
-            Some((name, peer, port_delta(before, after)))
+            let pool = self.pools.get(&name.device).copied().unwrap_or_default();
+            Some((name, peer, PortDelta { pool, ..port_delta(before, after) }))
         })
     }
 }
@@ -232,6 +259,12 @@ fn port_delta(before: &PortSample, after: &PortSample) -> PortDelta {
         queue_packets,
         // The readers know no counter of packets that came in.
         rx_packets: None,
+        groups: core::array::from_fn(|group| {
+            let (before, after) = (&before.queues[group], &after.queues[group]);
+            let pauses = rise(before.pauses_sent, after.pauses_sent).unwrap_or(0);
+            GroupDelta { pauses, peak_bytes: after.group_peak_bytes }
+        }),
+        pool: PoolSample::default(),
     }
 }
 

@@ -108,6 +108,7 @@ pub fn page(shown: &Shown<'_>) -> String {
 /// What is sick must not be overlooked; that nothing is, is no warning.
 fn headline<'a>(verdict: &Verdict, said: &'a str) -> Block<'a> {
     match verdict.culprit() {
+        Culprit::Nothing if verdict.is_sick_unnamed() => Block::Notice(said),
         Culprit::Nothing => Block::Text(said),
         _ => Block::Notice(said),
     }

@@ -23,6 +23,7 @@ use super::probe::{Prober, Results, Settings};
 use super::scope::Map;
 use super::verdict::{self, Verdict};
 use super::window::Window;
+use crate::watch::{PoolSample, pool_of};
 
 /// The hosts of a network that says nothing of its own: a Xeon of guo16's years with a ConnectX-3.
 const HOSTS: &str = "cx3-56g-xeon";
@@ -84,6 +85,7 @@ pub struct Mesh {
 struct Readings {
     at_ns: u64,
     ports: BTreeMap<(u32, Node), PortCounters>,
+    pools: Vec<PoolSample>,
     hosts: BTreeMap<u32, PauseCounters>,
 }
 
@@ -91,19 +93,22 @@ impl Readings {
     fn of(network: &Network) -> Self {
         let topology = network.topology();
         let switches = 0..topology.switches.len() as u32;
+        let pools = switches.clone().map(|switch| pool_of(network, switch)).collect();
         let ports = switches.flat_map(|switch| {
             let ports = network.switch_counters(switch).into_iter();
             ports.map(move |(neighbour, counters)| ((switch, neighbour.into()), counters))
         });
         let hosts = 0..topology.hosts.len() as u32;
         let hosts = hosts.filter_map(|host| Some((host, network.host_pauses(host)?)));
-        Self { at_ns: network.now().as_ns(), ports: ports.collect(), hosts: hosts.collect() }
+        let (ports, hosts) = (ports.collect(), hosts.collect());
+        Self { at_ns: network.now().as_ns(), ports, pools, hosts }
     }
 
     fn since(&self, before: &Self) -> Interval {
         let ports = self.ports.iter().map(|(key, after)| {
             let before = before.ports.get(key).copied().unwrap_or_default();
-            (*key, PortDelta::between(&before, after))
+            let pool = self.pools.get(key.0 as usize).copied().unwrap_or_default();
+            (*key, PortDelta { pool, ..PortDelta::between(&before, after) })
         });
         let hosts = self.hosts.iter().map(|(key, after)| {
             let before = before.hosts.get(key).copied().unwrap_or_default();
@@ -167,6 +172,8 @@ impl Mesh {
             let now = Readings::of(&self.network);
             self.intervals.push(now.since(&self.before));
             self.before = now;
+            // Each interval has its own: alpha may change.
+            self.network.clear_watermarks();
             for results in &self.results {
                 self.windows.extend(results.take());
             }

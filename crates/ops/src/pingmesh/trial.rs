@@ -374,6 +374,7 @@ mod tests {
                     .into_iter()
                     .collect(),
                 probes: 1,
+                known: (1, 0),
             },
             probes: 1,
         };

@@ -40,10 +40,7 @@ pub fn sample(network: &Network, marks: bool) -> Sample {
             port.storm_events = Some(counters.watchdog.detected);
             sample.ports.insert(name, port);
         }
-        let size = network.shared_bytes(switch).map(u64::from);
-        let peak = size.map(|size| size.saturating_sub(network.least_free_bytes(switch)));
-        let pool = PoolSample { size_bytes: size, peak_bytes: peak };
-        sample.pools.insert(topology.name(End::Switch(switch)).to_owned(), pool);
+        sample.pools.insert(topology.name(End::Switch(switch)).to_owned(), pool(network, switch));
     }
     for host in 0..topology.hosts.len() as u32 {
         let mut port = PortSample::default();
@@ -66,6 +63,13 @@ pub fn sample(network: &Network, marks: bool) -> Sample {
         sample.ports.insert(PortName::new(topology.name(End::Host(host)), "1"), port);
     }
     sample
+}
+
+/// The memory of a switch.
+pub fn pool(network: &Network, switch: u32) -> PoolSample {
+    let size = network.shared_bytes(switch).map(u64::from);
+    let peak = size.map(|size| size.saturating_sub(network.least_free_bytes(switch)));
+    PoolSample { size_bytes: size, peak_bytes: peak }
 }
 
 fn pauses(port: &mut PortSample, counters: &PauseCounters) {

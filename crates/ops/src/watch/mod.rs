@@ -31,7 +31,7 @@ mod read;
 mod sample;
 
 pub use detect::{Event, Finding, Kind, Settings, Storm, StormRule, StormSample, StormStep, Watch};
-pub use fabric::{ecn_configured, sample as sample_network};
+pub use fabric::{ecn_configured, pool as pool_of, sample as sample_network};
 pub use hook::{remedy, sonic_command};
 pub use metrics::{metrics, sample_metrics};
 pub use port::{PRIORITIES, PortName, Role};

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::port::{PRIORITIES, PortName, Role};
 
 /// A priority of a port, or the queue of that number. What nobody counts is `None`.
@@ -89,7 +91,7 @@ impl PortSample {
 }
 
 /// The memory that the priority groups of a switch share.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PoolSample {
     /// How much there is.
     pub size_bytes: Option<u64>,

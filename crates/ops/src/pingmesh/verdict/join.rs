@@ -16,7 +16,7 @@
 //! | carries nothing, loses packets | packets sent and not received; drops, link errors or retransmissions at its ends; headroom, a chain of priorities that breaks, cabling | both ports count, and nothing is missing |
 //! | is slow | pauses at its ends; ECN that does not mark | |
 //! | takes long to answer | its NIC drops packets or pauses the network | |
-//! | pauses where its like do not, queues otherwise | thresholds, maps | its configuration was read, and is as it should be |
+//! | pauses sooner than its like, queues otherwise | thresholds, maps | its configuration was read, and is as it should be |
 //!
 //! Counters of a host count if they are [`TIMES`] times the median of all hosts, and [`LEAST`] at least: both are ours.
 
@@ -318,7 +318,7 @@ fn devices(culprit: Culprit) -> Vec<Node> {
 }
 
 /// Which findings of doctor can be behind what is seen.
-const fn explains(rule: Rule, cause: Cause) -> bool {
+pub(super) const fn explains(rule: Rule, cause: Cause) -> bool {
     match cause {
         Cause::PauseStorm => {
             matches!(rule, Rule::WatchdogBelowPoll | Rule::WatchdogLate | Rule::NoWatchdog)

@@ -32,7 +32,7 @@ use std::time::UNIX_EPOCH;
 use fabric::topology::{End, Topology};
 use serde::{Deserialize, Serialize};
 
-use super::evidence::Evidence;
+use super::evidence::{Brief, Evidence};
 use super::node::Node;
 use super::scope::Map;
 pub use join::{Joined, Reach, Support};
@@ -134,7 +134,7 @@ pub enum Cause {
     Dead,
     /// Some of what goes by it does not arrive.
     Lossy,
-    /// It pauses others, and nothing below pauses it, where its like do not: buffer thresholds (guo16, 6.2).
+    /// It pauses others sooner than its like do, and nothing below pauses it: buffer thresholds (guo16, 6.2).
     EarlyPauses,
     /// Round trips by it take longer than by its like.
     Slow,
@@ -151,7 +151,7 @@ impl Cause {
             Self::SlowReceiver => "receives more slowly than packets come",
             Self::Dead => "carries nothing",
             Self::Lossy => "loses packets",
-            Self::EarlyPauses => "pauses where its like do not",
+            Self::EarlyPauses => "pauses sooner than its like",
             Self::Slow => "is slow",
             Self::Busy => "takes long to answer, and the network does not",
         }
@@ -202,12 +202,24 @@ pub struct Verdict {
     pub suspects: Vec<Suspect>,
     /// Probes that the verdict rests on.
     pub probes: u64,
+    /// Those of them that were answered, or not in time; and the latter.
+    #[serde(default)]
+    pub known: (u64, u64),
 }
+
+/// More than one lost probe of so many is not healthy, whoever it is: a loss of 1 %. Ours.
+const LOST_OF: u64 = 100;
 
 impl Verdict {
     /// What is sick.
     pub fn culprit(&self) -> Culprit {
         self.suspects.first().map_or(Culprit::Nothing, |suspect| suspect.culprit)
+    }
+
+    /// Whether probes are lost, and nobody is named.
+    pub fn is_sick_unnamed(&self) -> bool {
+        let (known, lost) = self.known;
+        self.suspects.is_empty() && lost >= LEAST && lost > known / LOST_OF
     }
 
     /// In lines, for people, with times of a model.
@@ -257,6 +269,14 @@ impl fmt::Display for Text<'_> {
             if verdict.probes == 0 {
                 return writeln!(f, "verdict: none, without probes");
             }
+            let (known, lost) = verdict.known;
+            if verdict.is_sick_unnamed() {
+                return writeln!(
+                    f,
+                    "verdict: nobody can be named, though {lost} of {known} probes were not answered: nothing that \
+                     they have in common explains them"
+                );
+            }
             return writeln!(f, "verdict: nothing wrong, by {} probes", verdict.probes);
         };
         let since = clock(first.since_ns);
@@ -291,5 +311,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
         (support == Support::Doubtful, of.cause, core::cmp::Reverse(support))
     };
     suspects.sort_by(|a, b| order(a).cmp(&order(b)).then(b.score.total_cmp(&a.score)));
-    Verdict { suspects, probes: evidence.digest.probes }
+    let losses = evidence.digest.pairs.iter().map(Brief::losses);
+    let known = losses.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+    Verdict { suspects, probes: evidence.digest.probes, known }
 }

@@ -6,7 +6,9 @@
 //! ```
 //!
 //! A NIC that pauses is always a root, because nothing is below it; and a healthy one does not (guo16, 4.3). A switch
-//! that pauses is a root if no neighbour stops it meanwhile.
+//! that pauses is a root if no neighbour stops it meanwhile; and it is sick if it pauses sooner than its like
+//! ([`thresholds`](crate::thresholds)), or if it pauses more and its configuration is known to be wrong. One that pauses
+//! because it has the load is well.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +17,10 @@ use fabric::topology::End;
 use super::super::evidence::{Evidence, Interval};
 use super::super::limits::WINDOWS_MIN;
 use super::super::node::Node;
-use super::join::Joined;
+use super::join::{Joined, explains};
 use super::{Cause, Culprit, Suspect};
+use crate::thresholds::{PAUSES_MIN, Shown, sooner};
+use crate::watch::{PRIORITIES, PoolSample};
 
 /// A NIC that stops its switch for more than this part of the time storms.
 const STORM: f64 = 0.5;
@@ -24,8 +28,6 @@ const STORM: f64 = 0.5;
 const SLOW: f64 = 0.001;
 /// A switch whose pauses are more than so many times those of its like is an outlier.
 const OUTLIER: u64 = 8;
-/// Fewer pauses than this in all are not looked at.
-const PAUSES_MIN: u64 = 16;
 
 pub(super) fn suspects(evidence: &Evidence<'_>) -> Vec<Suspect> {
     let mut suspects = nics(evidence);
@@ -114,37 +116,56 @@ fn median(of: &mut [f32]) -> Option<f32> {
 }
 
 fn switches(evidence: &Evidence<'_>) -> Vec<Suspect> {
-    // By switch and interval: frames sent, and whether a neighbour has stopped it.
-    let mut sent: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    // By switch: pauses sent in each interval, but for those that it hands on, and what its memory has shown in each.
+    let mut of_switches: BTreeMap<u32, (Vec<u64>, Vec<Shown>)> = BTreeMap::new();
+    let intervals = evidence.intervals.len();
     for (number, interval) in evidence.intervals.iter().enumerate() {
-        let mut of: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        let mut of: BTreeMap<u32, (u64, u64, PoolSample, Shown)> = BTreeMap::new();
         for ((switch, _), port) in &interval.ports {
-            let (tx, rx) = of.entry(*switch).or_default();
+            let (tx, rx, pool, shown) = of.entry(*switch).or_default();
             *tx += port.tx_pause;
             *rx += port.rx_pause;
+            *pool = port.pool;
+            for (group, own) in port.groups.iter().enumerate() {
+                if let Some(peak) = own.peak_bytes {
+                    shown.group(group, own.pauses, peak);
+                }
+            }
         }
-        for (switch, (tx, rx)) in of {
-            let counts = sent.entry(switch).or_insert_with(|| vec![0; evidence.intervals.len()]);
+        for (switch, (tx, rx, pool, mut shown)) in of {
+            shown.pool(pool.size_bytes, pool.peak_bytes);
+            let none = || (vec![0; intervals], vec![Shown::default(); intervals]);
+            let (counts, all) = of_switches.entry(switch).or_insert_with(none);
             // Who is stopped more than it stops hands on what came from elsewhere.
             counts[number] = tx.saturating_sub(rx);
+            all[number] = shown;
         }
     }
     let mut suspects = Vec::new();
-    for (&switch, counts) in &sent {
+    for (&switch, (counts, own_shown)) in &of_switches {
         let own: u64 = counts.iter().sum();
-        let tier = evidence.map.tier(switch);
-        let like = sent
-            .iter()
-            .filter(|(other, _)| **other != switch && evidence.map.tier(**other) == tier);
-        let mut like: Vec<u64> = like.map(|(_, counts)| counts.iter().sum()).collect();
-        like.sort_unstable();
-        // The third quartile: half of its like may be busy for a reason.
-        let usual = like.get(like.len() * 3 / 4).or(like.last()).copied();
-        let Some(usual) = usual else { continue };
         let windows = counts.iter().filter(|count| **count > 0).count();
-        if windows < WINDOWS_MIN || own < PAUSES_MIN || own <= OUTLIER * (usual + 1) {
+        if windows < WINDOWS_MIN || own < PAUSES_MIN {
             continue;
         }
+        let tier = evidence.map.tier(switch);
+        let like = of_switches.iter().filter(|(other, _)| evidence.map.tier(**other) == tier);
+        let mut shown: Vec<(u32, Shown)> =
+            like.clone().map(|(other, (_, shown))| (*other, Shown::sum(shown))).collect();
+        // Its alpha may have changed; and whoever clears watermarks does not do so when windows end.
+        let by_memory = own_shown.windows(WINDOWS_MIN).find_map(|lately| {
+            let of_own = shown.iter_mut().find(|(of, _)| *of == switch);
+            of_own?.1 = Shown::sum(lately);
+            let mut found = (0..PRIORITIES).flat_map(|group| sooner(&shown, group));
+            found.find(|(of, _)| *of == switch).map(|(_, why)| why)
+        });
+        // Counts alone do not tell a threshold from a load; a configuration that is known to be wrong does.
+        let is_told = || is_of_configuration(evidence, switch);
+        let others = like.filter(|(other, _)| **other != switch);
+        let others = others.map(|(_, (counts, _))| counts.iter().sum()).collect();
+        let Some(why) = by_memory.or_else(|| by_counts(own, others).filter(|_| is_told())) else {
+            continue;
+        };
         let first = counts.iter().position(|count| *count > 0).unwrap_or(0);
         let named = name(evidence, Node::Switch(switch));
         suspects.push(Suspect {
@@ -152,14 +173,35 @@ fn switches(evidence: &Evidence<'_>) -> Vec<Suspect> {
             cause: Cause::EarlyPauses,
             score: own as f64,
             since_ns: evidence.intervals.get(first).map_or(0, |interval| interval.start_ns),
-            evidence: vec![format!(
-                "{named} has sent {own} pause frames more than it received, in {windows} of {} windows; three quarters of \
-                 the other {} switches of its tier no more than {usual}",
-                counts.len(),
-                like.len()
-            )],
+            evidence: vec![
+                format!(
+                    "{named} has sent {own} pause frames more than it received, in {windows} of {} windows",
+                    counts.len()
+                ),
+                why,
+            ],
             joined: Joined::default(),
         });
     }
     suspects
+}
+
+/// Whether `ferroce doctor` has found thresholds of a switch that are not as they should be.
+fn is_of_configuration(evidence: &Evidence<'_>, switch: u32) -> bool {
+    let findings = evidence.configuration.findings.iter();
+    let mut own = findings.filter(|finding| finding.node == Node::Switch(switch));
+    own.any(|finding| finding.rule().is_some_and(|rule| explains(rule, Cause::EarlyPauses)))
+}
+
+/// Whether a switch has sent far more pauses than the others of its tier.
+fn by_counts(own: u64, mut others: Vec<u64>) -> Option<String> {
+    others.sort_unstable();
+    // The third quartile: half of its like may be busy for a reason.
+    let usual = *others.get(others.len() * 3 / 4).or(others.last())?;
+    (own > OUTLIER * (usual + 1)).then(|| {
+        format!(
+            "three quarters of the other {} switches of its tier have sent no more than {usual}",
+            others.len()
+        )
+    })
 }

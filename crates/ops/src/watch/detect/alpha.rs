@@ -1,83 +1,13 @@
-//! Switches that pause sooner than their like: a wrong alpha, as in guo16, 6.2 (1/64 in place of 1/16).
-//!
-//! A group pauses when it holds `alpha x (pool - used)` (guo16, 6.2), and gets no more. So watermarks bound alpha, on
-//! both sides, whatever the load was:
-//!
-//! ```text
-//!   of a switch that paused:  alpha <= most that a group which paused has held / (pool - most that was used of it)
-//!   of any switch:            alpha >= most that a group has held / pool
-//! ```
-//!
-//! A switch is found whose upper bound is below half of the lower bound of its like: of more switches of its tier than
-//! are as low as itself. Half is ours; alphas are powers of two, and the incident's is a quarter.
-//!
-//! What cannot be told: a switch that pauses, none of whose like has ever held more than it. Its load may be what is
-//! different, and counts of pauses alone never say which. Then nothing is said; the configuration does
-//! ([`doctor`](crate::doctor)).
-//!
-//! Sizes of pools are no counters. Where nobody says them, all switches of a tier are taken to have one size, and that
-//! is at least the most that was ever used in any of them; smaller finds less.
+//! Switches that pause sooner than their like, by what they have shown lately: the incident of guo16, 6.2
+//! ([`thresholds`](crate::thresholds)).
 
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use crate::thresholds::{Shown, sooner};
 use crate::tiers::climb;
 use crate::watch::port::{PRIORITIES, PortName, Role};
 use crate::watch::sample::Sample;
-
-/// A switch is found if its alpha is less than this part of that of its like.
-const PART: f64 = 0.5;
-/// Fewer pauses than this are not looked at: as in pingmesh's verdict.
-const PAUSES_MIN: u64 = 16;
-/// A group's watermark has its reserve, and passes its threshold by a packet: it says so much too much at most.
-const SLACK_BYTES: u64 = 16_384;
-
-/// What the groups of one number have shown, of all ports of a switch.
-#[derive(Clone, Copy, Debug, Default)]
-struct Group {
-    /// Pauses that they have sent.
-    pauses: u64,
-    /// The most that one of those which paused has held.
-    paused_peak: u64,
-    /// The most that any has held.
-    peak: u64,
-}
-
-/// What a switch has shown.
-#[derive(Clone, Copy, Debug, Default)]
-struct Shown {
-    groups: [Group; PRIORITIES],
-    /// The most that was used of its pool.
-    used: u64,
-    /// Whether its pool says so itself.
-    is_of_pool: bool,
-    size: Option<u64>,
-}
-
-impl Shown {
-    fn add(&mut self, other: &Self) {
-        for (group, other) in self.groups.iter_mut().zip(&other.groups) {
-            group.pauses = group.pauses.saturating_add(other.pauses);
-            group.paused_peak = group.paused_peak.max(other.paused_peak);
-            group.peak = group.peak.max(other.peak);
-        }
-        self.used = self.used.max(other.used);
-        self.is_of_pool |= other.is_of_pool;
-        self.size = self.size.or(other.size);
-    }
-
-    /// No alpha of a group can be more, if it has paused.
-    fn most(&self, group: usize, pool: u64) -> Option<f64> {
-        let of = &self.groups[group];
-        let free = pool.checked_sub(self.used).filter(|free| *free > 0)?;
-        (of.pauses >= PAUSES_MIN && of.paused_peak > 0).then(|| of.paused_peak as f64 / free as f64)
-    }
-
-    /// No alpha of a group can be less.
-    fn least(&self, group: usize, pool: u64) -> f64 {
-        self.groups[group].peak.saturating_sub(SLACK_BYTES) as f64 / pool.max(1) as f64
-    }
-}
 
 /// A switch that pauses sooner than its like.
 #[derive(Clone, PartialEq, Debug)]
@@ -114,23 +44,12 @@ impl Thresholds {
             let of = seen.entry(&name.device).or_default();
             for (group, queue) in port.queues.iter().enumerate() {
                 let Some(peak) = queue.group_peak_bytes else { continue };
-                let pauses = rise(name, group);
-                let shown = &mut of.groups[group];
-                shown.pauses += pauses;
-                shown.peak = shown.peak.max(peak);
-                if pauses > 0 {
-                    shown.paused_peak = shown.paused_peak.max(peak);
-                }
-                // Not all at once, so no less than what was.
-                of.used = of.used.saturating_add(peak);
+                of.group(group, rise(name, group), peak);
             }
         }
         for (device, mut shown) in seen {
             if let Some(pool) = sample.pools.get(device) {
-                shown.size = pool.size_bytes;
-                if let Some(used) = pool.peak_bytes {
-                    (shown.used, shown.is_of_pool) = (used, true);
-                }
+                shown.pool(pool.size_bytes, pool.peak_bytes);
             }
             self.now.entry(device.to_owned()).or_default().add(&shown);
         }
@@ -147,46 +66,17 @@ impl Thresholds {
         }
         let mut all = Vec::new();
         for like in by_tier.values().filter(|like| like.len() > 1) {
-            (0..PRIORITIES).for_each(|group| all.extend(of_tier(like, group)));
+            for priority in 0..PRIORITIES {
+                let found = sooner(like, priority).map(|(device, evidence)| Sooner {
+                    device: device.to_owned(),
+                    priority,
+                    evidence,
+                });
+                all.extend(found);
+            }
         }
         all
     }
-}
-
-/// Those of one tier that pause sooner than most.
-fn of_tier<'a>(like: &'a [(&'a str, Shown)], group: usize) -> impl Iterator<Item = Sooner> + 'a {
-    let of_pools = like.iter().filter(|(_, shown)| shown.is_of_pool);
-    let least_size = of_pools.map(|(_, shown)| shown.used).max();
-    let pool = move |shown: &Shown| shown.size.or(least_size);
-    like.iter().filter_map(move |(device, shown)| {
-        let size = pool(shown)?;
-        let most = shown.most(group, size)?;
-        let [mut higher, mut as_low] = [Vec::new(), Vec::new()];
-        for (_, other) in like.iter().filter(|(other, _)| other != device) {
-            let Some(size) = pool(other) else { continue };
-            if most < PART * other.least(group, size) {
-                higher.push(other);
-            } else if other.most(group, size).is_some_and(|other| PART * other <= most) {
-                as_low.push(other);
-            }
-        }
-        if higher.len() <= as_low.len() {
-            return None;
-        }
-        let of = &shown.groups[group];
-        let theirs = higher.iter().map(|other| other.groups[group].peak).max().unwrap_or(0);
-        let used = 100.0 * shown.used as f64 / size.max(1) as f64;
-        let evidence = format!(
-            "it paused {} times, and none of those groups held more than {} bytes, though at most {used:.0} % of its \
-             buffer was used; of the {} others of its tier {} let theirs hold twice that part of their buffers and more, \
-             up to {theirs} bytes",
-            of.pauses,
-            of.paused_peak,
-            like.len() - 1,
-            higher.len(),
-        );
-        Some(Sooner { device: (*device).to_owned(), priority: group, evidence })
-    })
 }
 
 /// How many switches there are from each one down to a server: those of one tier are alike.
