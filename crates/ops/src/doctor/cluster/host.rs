@@ -152,6 +152,23 @@ pub(super) fn is_of_host(path: &str) -> bool {
         })
 }
 
+/// Whether a line says something of lldpad: a state of `systemctl is-active`, or a line of ps, which has a number.
+fn is_of_lldpad(line: &str) -> bool {
+    let states = [
+        "inactive",
+        "failed",
+        "activating",
+        "deactivating",
+        "reloading",
+        "refreshing",
+        "maintenance",
+        "unknown",
+    ];
+    let mut words = line.split_whitespace().take(2);
+    let is_number = |word: &str| word.parse::<u32>().is_ok();
+    states.contains(&line.trim()) || words.any(|word| is_number(word) || word == "PID")
+}
+
 impl Host {
     /// Nothing if there is no file that is of a host.
     pub(super) fn read(
@@ -205,7 +222,7 @@ impl Host {
                 }
             }
             ("ethtool-i", interface) if !interface.is_empty() => {
-                let said = ethtool::driver(&text);
+                let said = ethtool::driver(&text)?;
                 if let Some(own) = self.interface(interface) {
                     own.driver = said.driver;
                     let line = said.line;
@@ -248,6 +265,10 @@ impl Host {
                 };
                 if let Some(number) = text.lines().position(running) {
                     self.lldpad = Some(Place::new(&file.path, number + 1));
+                } else if !text.trim().is_empty() && !text.lines().any(is_of_lldpad) {
+                    let what = "it is neither a word of systemctl is-active nor lines of ps";
+                    let hint = "take it again: systemctl is-active lldpad > lldpad.txt";
+                    return Err(Wrong::whole(what, hint));
                 }
             }
             _ => return Ok(false),

@@ -33,7 +33,7 @@ pub(in crate::doctor) struct Driver {
     pub(in crate::doctor) line: usize,
 }
 
-pub(in crate::doctor) fn driver(text: &str) -> Driver {
+pub(in crate::doctor) fn driver(text: &str) -> Result<Driver> {
     let mut said = Driver::default();
     for (number, line) in text.lines().enumerate() {
         let Some((name, value)) = line.split_once(':') else { continue };
@@ -44,7 +44,11 @@ pub(in crate::doctor) fn driver(text: &str) -> Driver {
             _ => {}
         }
     }
-    said
+    if said.driver.is_none() {
+        let hint = "take it again: ethtool -i INTERFACE > ethtool-i.INTERFACE.txt";
+        return Err(Wrong::whole("it has no line \"driver: NAME\"", hint));
+    }
+    Ok(said)
 }
 
 #[cfg(test)]
@@ -58,7 +62,9 @@ mod tests {
         assert!(counters("no stats available\n").is_err());
         let said = driver(
             "driver: mlx5_core\nversion: 5.0\nfirmware-version: 28.39.1002 (MT_0000000838)\n",
-        );
+        )
+        .unwrap();
+        assert!(driver("Cannot get driver information: No such device\n").is_err());
         assert_eq!(said.driver.as_deref(), Some("mlx5_core"));
         assert_eq!(said.firmware.as_deref(), Some("28.39.1002 (MT_0000000838)"));
     }

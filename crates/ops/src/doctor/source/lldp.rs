@@ -70,10 +70,15 @@ fn json(text: &str) -> Result<Vec<Neighbour>> {
 }
 
 fn table(text: &str) -> Result<Vec<Neighbour>> {
-    let hint = "take it again: show lldp table > lldp.txt";
+    let hint = "take it again: show lldp table > lldp.txt, or lldpctl -f json > lldp.json";
+    if text.trim().is_empty() {
+        return Err(Wrong::whole("it is empty", hint));
+    }
     let mut lines = text.lines().enumerate();
     if !lines.any(|(_, line)| line.trim_start().starts_with("LocalPort")) {
-        return Err(Wrong::whole("it has no row that begins with LocalPort", hint));
+        let what =
+            "it is neither JSON of lldpctl nor a table with a row that begins with LocalPort";
+        return Err(Wrong::whole(what, hint));
     }
     let mut found = Vec::new();
     let mut rows = 0;
