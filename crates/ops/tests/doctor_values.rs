@@ -400,3 +400,95 @@ fn a_remedy_mends_what_it_was_given_for() {
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
+
+/// The healthy cluster with `from` made `to` in a file; in an empty `from`, with all of it `to`.
+fn edited(path: &str, from: &str, to: &str) -> Vec<String> {
+    let mut folder = healthy();
+    for file in folder.files.iter_mut().filter(|file| file.path == path) {
+        let text = String::from_utf8(file.bytes.clone()).unwrap();
+        assert!(text.contains(from), "{path}: {from}");
+        file.bytes = if from.is_empty() { to.into() } else { text.replace(from, to).into() };
+    }
+    judged(&folder).0
+}
+
+#[test]
+fn files_of_hosts_that_say_nothing_and_jobs_that_name_nothing() {
+    for (path, from, to, words) in [
+        (
+            "h0/lldpad.txt",
+            "",
+            "sh: 1: systemctl: not found\n",
+            "FD000 h0: h0/lldpad.txt: it is neither",
+        ),
+        (
+            "h0/ethtool-i.eth2.txt",
+            "driver: mlx5_core\n",
+            "",
+            "FD000 h0: h0/ethtool-i.eth2.txt: it has",
+        ),
+        ("h0/lldp.json", "", "\n", "FD000 h0: h0/lldp.json: it is empty."),
+        (
+            "h0/env.train.txt",
+            "GID_INDEX=3",
+            "GID_INDEX=xyz",
+            "FD011 h0: NCCL_IB_GID_INDEX of job train is \"xyz\"",
+        ),
+        (
+            "h0/env.train.txt",
+            "mlx5_0",
+            "mlx5_9",
+            "FD011 h0: NCCL_IB_HCA of job train is \"mlx5_9\"",
+        ),
+        (
+            "h0/sysfs.txt",
+            "types/3:RoCE v2",
+            "types/3:?",
+            "FD011 h0: NCCL_IB_GID_INDEX of job train is 3, and that GID of mlx5_0 is \"?\"",
+        ),
+    ] {
+        let found = edited(path, from, to);
+        let [one] = &found[..] else { panic!("{path}: {found:#?}") };
+        assert!(one.starts_with(words), "{one}");
+    }
+    for (path, from, to) in [
+        ("h0/lldpad.txt", "", ""),
+        ("h0/lldpad.txt", "", "unknown\n"),
+        ("h0/lldpad.txt", "", "  PID TTY  CMD\n 4711 ?  lldpd\n"),
+        ("h0/env.train.txt", "GID_INDEX=3", "GID_INDEX=-1"),
+        ("h0/env.train.txt", "mlx5_0", "mlx5"),
+        ("h0/env.train.txt", "mlx5_0", "^mlx5_9"),
+    ] {
+        assert_eq!(edited(path, from, to), Vec::<String>::new(), "{path} {to}");
+    }
+}
+
+#[test]
+fn lldp_of_one_end_that_the_other_contradicts() {
+    let path = "tor-1/lldp.txt";
+    let mut folder = healthy();
+    for file in folder.files.iter_mut().filter(|file| file.path == path) {
+        let text = String::from_utf8(file.bytes.clone()).unwrap();
+        let text = text.replace("leaf-1", "leaf-0").replace("leaf-2", "leaf-1");
+        file.bytes = text.replace("leaf-0", "leaf-2").into();
+    }
+    let (found, _) = judged(&folder);
+    let [one, two] = &found[..] else { panic!("{found:#?}") };
+    // By whichever of the two is read first.
+    let words = "FD016 leaf-1: Ethernet0 is cabled to Ethernet112 of tor-1 by LLDP here, and that port to \
+                 Ethernet0 of leaf-2 by LLDP there";
+    assert!(one.starts_with(words), "{one}");
+    assert!(two.starts_with("FD016 leaf-2: Ethernet0 is cabled to Ethernet116 of tor-1"), "{two}");
+}
+
+#[test]
+fn ends_of_two_speeds() {
+    let (found, _) = with(|db| db["PORT"]["Ethernet116"]["speed"] = json!("800000"));
+    let words = "FD011 tor-1: Ethernet116 has a speed of 800 Gb/s by PORT, and leaf-2 at the other end of \
+                 100 Gb/s";
+    assert!(found.iter().any(|of| of.starts_with(words)), "{found:#?}");
+    let found = edited("h0/sysfs.txt", "speed:100000", "speed:25000");
+    let [one] = &found[..] else { panic!("{found:#?}") };
+    let words = "FD011 tor-1: Ethernet0 has a speed of 100 Gb/s by PORT, and h0 at the other end of 25 Gb/s";
+    assert!(one.starts_with(words), "{one}");
+}

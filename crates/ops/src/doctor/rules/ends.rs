@@ -1,21 +1,27 @@
 //! Ends that differ in MTU, GID or RoCE version: FD011; and cables that are elsewhere: FD016.
 
 use core::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use rdma::Rate;
+
+use super::headroom::gbps;
 use super::{Look, alike};
-use crate::doctor::cluster::{Cluster, End, Host, Node, without_domain};
+use crate::doctor::cluster::{Cluster, End, Host, Known, Node, Switch, without_domain};
 use crate::doctor::finding::{Finding, Place, Rule, Severity, quoted, several};
 use crate::doctor::shell::typed;
 use crate::doctor::source::env;
 
 pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
     mtus(look, findings);
+    speeds(look.cluster, findings);
     for host in &look.cluster.hosts {
         gids(host, findings);
+        devices(host, findings);
     }
     families(look.cluster, findings);
     cables(look.cluster, findings);
+    contradicted(look.cluster, findings);
     lengths(look.cluster, findings);
 }
 
@@ -122,6 +128,7 @@ fn gids(host: &Host, findings: &mut Vec<Finding>) {
             let Some(known) = of.variables.get(variable) else { continue };
             let Some(index) = env::number(&known.value).and_then(|at| usize::try_from(at).ok())
             else {
+                findings.extend(no_index(host, job, variable, known));
                 continue;
             };
             let list = of.variables.get("NCCL_IB_HCA").map(|list| list.value.as_str());
@@ -132,7 +139,9 @@ fn gids(host: &Host, findings: &mut Vec<Finding>) {
                 }
                 let gid = device.gids.get(&index);
                 let why = match gid {
-                    Some(gid) if gid.is_set() && !gid.kind.contains("v1") => continue,
+                    // A kind that no file says is not judged.
+                    Some(gid) if gid.is_set() && gid.kind.is_empty() => continue,
+                    Some(gid) if gid.is_set() && gid.kind.contains("v2") => continue,
                     Some(gid) if gid.is_set() => format!("is {}", quoted(&gid.kind)),
                     _ => "is not set".to_owned(),
                 };
@@ -159,6 +168,158 @@ fn gids(host: &Host, findings: &mut Vec<Finding>) {
                 Some(better) => finding.command(typed!("export", format!("{variable}={better}"))),
                 None => finding.command("show_gids"),
             });
+        }
+    }
+}
+
+/// An index that is no number; libraries choose one themselves by -1 and by auto.
+fn no_index(host: &Host, job: &str, variable: &str, known: &Known<String>) -> Option<Finding> {
+    let value = known.value.trim();
+    let is_chosen = value.is_empty() || value == "-1" || value.eq_ignore_ascii_case("auto");
+    let text = format!("{variable} of job {job} is {}, which is no index of a GID.", quoted(value));
+    (!is_chosen).then(|| {
+        Finding::new(Rule::EndsDiffer, &host.name, text)
+            .key(variable)
+            .remedy("name the index of a RoCE v2 address")
+            .command("show_gids")
+            .at(known.place.clone())
+    })
+}
+
+/// Jobs that name no device of their host: NCCL then goes by sockets.
+fn devices(host: &Host, findings: &mut Vec<Finding>) {
+    for (job, of) in &host.jobs {
+        let Some(known) = of.variables.get("NCCL_IB_HCA") else { continue };
+        let mut names = host.devices.keys().map(String::as_str);
+        if host.devices.is_empty() || names.any(|name| uses(Some(&known.value), name)) {
+            continue;
+        }
+        let names: Vec<&str> = host.devices.keys().map(String::as_str).collect();
+        let text = format!(
+            "NCCL_IB_HCA of job {job} is {}, and the host has {}: NCCL finds no device, and goes by \
+             sockets.",
+            quoted(&known.value),
+            several(&names)
+        );
+        findings.push(
+            Finding::new(Rule::EndsDiffer, &host.name, text)
+                .key("NCCL_IB_HCA")
+                .remedy("name a device of the host")
+                .command("ibv_devices")
+                .at(known.place.clone()),
+        );
+    }
+}
+
+/// The rate of an end, and where it stands.
+fn speed(cluster: &Cluster, end: &End) -> Option<(Rate, Option<Place>)> {
+    match end.node {
+        Node::Switch(index) => {
+            let switch = cluster.switches.get(index)?;
+            let line = switch.entry("PORT", &end.port)?.field("speed")?.line;
+            Some((switch.port(&end.port)?.rate?, Some(switch.place(line))))
+        }
+        Node::Host(index) => {
+            let own = cluster.hosts.get(index)?.interfaces.get(&end.port)?;
+            Some((Rate::from_bps(own.speed_mbps? * 1_000_000), None))
+        }
+    }
+}
+
+/// Links whose ends are of two rates.
+fn speeds(cluster: &Cluster, findings: &mut Vec<Finding>) {
+    let mut odd = Vec::new();
+    for link in &cluster.links {
+        let [a, b] = &link.ends;
+        let (Some((of_a, at_a)), Some((of_b, at_b))) = (speed(cluster, a), speed(cluster, b))
+        else {
+            continue;
+        };
+        if of_a == of_b || (at_a.is_none() && at_b.is_none()) {
+            continue;
+        }
+        // It is told of a switch; of two, of that with the higher rate.
+        let first = matches!(b.node, Node::Host(_)) || (at_a.is_some() && of_a > of_b);
+        let (here, there, own, other, places) = match first && at_a.is_some() {
+            true => (a, b, of_a, of_b, [at_a, at_b]),
+            false => (b, a, of_b, of_a, [at_b, at_a]),
+        };
+        let key = (cluster.name(here.node), own, other);
+        odd.push((key, (here.port.as_str(), cluster.name(there.node), places)));
+    }
+    for ((device, own, other), of) in alike(odd) {
+        let ports: Vec<&str> = of.iter().map(|(port, ..)| *port).collect();
+        let others: Vec<&str> = of.iter().map(|(_, other, _)| *other).collect();
+        let text = format!(
+            "{} has a speed of {} by PORT, and {} at the other end of {}: the link does not come up so, \
+             and headroom was judged by each end's own.",
+            several(&ports),
+            gbps(own),
+            several(&others),
+            gbps(other)
+        );
+        let finding = Finding::new(Rule::EndsDiffer, device, text)
+            .key(format!("PORT|{}", ports[0]))
+            .remedy("give both ends the speed of the cable")
+            .command(typed!("show interfaces status", ports[0]));
+        findings.push(of[0].2.iter().flatten().fold(finding, |all, place| all.at(place.clone())));
+    }
+}
+
+/// Rows of LLDP that the device which they name contradicts by its own.
+fn contradicted(cluster: &Cluster, findings: &mut Vec<Finding>) {
+    let of_name = |name: &str| {
+        let is = |own: &str| !own.is_empty() && without_domain(own) == without_domain(name);
+        let mut named = cluster.switches.iter().filter(|of| is(&of.name) || is(&of.hostname));
+        named.next().filter(|_| named.next().is_none())
+    };
+    let port_of = |switch: &'_ Switch, ports: &[String]| {
+        ports.iter().find_map(|name| switch.port(name)).map(|port| port.name.clone())
+    };
+    let mut told: BTreeSet<(String, String)> = BTreeSet::new();
+    for switch in &cluster.switches {
+        let Some(file) = &switch.lldp_file else { continue };
+        for row in &switch.neighbours {
+            let Some(own) = switch.port(&row.local) else { continue };
+            let Some(other) = of_name(&row.device) else { continue };
+            let Some(port) = port_of(other, &row.ports) else { continue };
+            // What it says of the same cable; of several rows, one that agrees.
+            let back = other
+                .neighbours
+                .iter()
+                .filter(|back| other.port(&back.local).is_some_and(|local| local.name == port));
+            let back: Vec<_> = back
+                .filter_map(|back| {
+                    let third = of_name(&back.device)?;
+                    Some((back, third.name.as_str(), port_of(third, &back.ports)?))
+                })
+                .collect();
+            let agrees =
+                |(_, name, at): &(_, &str, String)| *name == switch.name && *at == own.name;
+            let Some((row_back, third, at)) = back.first().filter(|_| !back.iter().any(agrees))
+            else {
+                continue;
+            };
+            let ends =
+                [(switch.name.clone(), own.name.clone()), (other.name.clone(), port.clone())];
+            if ends.iter().any(|end| told.contains(end)) {
+                continue;
+            }
+            told.extend(ends);
+            let text = format!(
+                "{} is cabled to {port} of {} by LLDP here, and that port to {at} of {third} by LLDP \
+                 there: one of the two files is old, or of another device.",
+                own.name, other.name
+            );
+            let place = |file: &Option<String>, line| file.clone().map(|file| Place { file, line });
+            findings.push(
+                Finding::new(Rule::Cabling, &switch.name, text)
+                    .key(own.name.clone())
+                    .remedy("take LLDP of both again; what was judged is by the first of them")
+                    .command("show lldp table")
+                    .at(Place { file: file.clone(), line: row.line })
+                    .at(place(&other.lldp_file, row_back.line)),
+            );
         }
     }
 }
