@@ -135,6 +135,29 @@ fn a_pause_that_lets_go_at_once() {
 }
 
 #[test]
+fn a_field_that_is_not_known_costs_nothing_else() {
+    for (table, key) in [
+        ("BUFFER_PROFILE", "egress_lossy_profile"),
+        ("BUFFER_POOL", "egress_lossy_pool"),
+        ("BUFFER_PG", "Ethernet0|0"),
+        ("QUEUE", "Ethernet0|0"),
+        ("WRED_PROFILE", "AZURE_LOSSLESS"),
+        ("PFC_WD", "Ethernet0"),
+        ("PORT_QOS_MAP", "Ethernet0"),
+    ] {
+        let (found, _) = with(|db| {
+            db[table][key]["foo"] = json!("1");
+            db["BUFFER_PROFILE"]["pg_lossless_100000_40m_profile"]["xoff"] = json!("1");
+        });
+        let [headroom, field] = &found[..] else { panic!("{found:#?}") };
+        assert!(headroom.starts_with("FD003 tor-1: "), "{headroom}");
+        let words =
+            format!("FD000 tor-1: {table}|{key}, foo: there is no such field. It was left out");
+        assert!(field.starts_with(&words), "{field}");
+    }
+}
+
+#[test]
 fn a_cable_of_two_lengths() {
     let (found, _) = with(|db| {
         db["CABLE_LENGTH"]["AZURE"]["Ethernet112"] = json!("5m");

@@ -16,6 +16,8 @@ pub const INTERFACES_MAX: usize = 256;
 pub const GIDS_MAX: usize = 256;
 /// Ports of a switch: twice those of 51.2 Tb/s at 100 Gb/s each. Rules look at pairs of them.
 pub const PORTS_MAX: usize = 1_024;
+/// Fields of a `config_db.json` that are not known and left out one by one; each costs another look at the file.
+pub const UNKNOWN_FIELDS_MAX: usize = 32;
 /// Queue pairs of a log.
 pub const QUEUE_PAIRS_MAX: usize = 4_096;
 /// Counters of an interface. mlx5 has 700.

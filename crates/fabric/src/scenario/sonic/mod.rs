@@ -106,7 +106,22 @@ impl ConfigDb {
     /// # Errors
     /// [`FileError`], with line, table, key and remedy.
     pub fn parse(text: &str) -> Result<Self, FileError> {
-        let (found, others) = json::read(text, &KNOWN)?;
+        Self::parse_without(text, |_, _| false)
+    }
+
+    /// Reads a file as if it had not the fields that `left_out` says, by their entry's place (`TABLE|key`) and their name.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_without(
+        text: &str,
+        left_out: impl Fn(&str, &str) -> bool,
+    ) -> Result<Self, FileError> {
+        let (mut found, others) = json::read(text, &KNOWN)?;
+        for entry in found.iter_mut().flat_map(|table| &mut table.entries) {
+            let place = entry.place();
+            entry.fields.retain(|field| !left_out(&place, &field.name));
+        }
         let mut notes = Notes::default();
         if !others.is_empty() {
             notes.info(format!(

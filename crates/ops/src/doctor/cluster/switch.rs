@@ -1,6 +1,6 @@
 //! A switch: its `config_db.json`, and what that means for each port.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -12,9 +12,9 @@ use fabric::topology::{Cables, propagation};
 use rdma::Rate;
 
 use super::{unknown, vendor};
-use crate::doctor::finding::{Finding, Place};
+use crate::doctor::finding::{Finding, Place, Severity};
 use crate::doctor::folder::File;
-use crate::doctor::limits::PORTS_MAX;
+use crate::doctor::limits::{PORTS_MAX, UNKNOWN_FIELDS_MAX};
 use crate::doctor::source::lldp::{self, Neighbour};
 
 /// See the module.
@@ -333,6 +333,10 @@ impl Switch {
         self.ports = self.read_ports();
         for of in same(&self.understand(&text)) {
             let mut finding = wrong(&self.name, of[0]);
+            if foreign.is_none() && unknown_field(of[0]).is_some() {
+                finding.severity = Severity::Warning;
+                finding.text += " It was left out, and the rest was judged.";
+            }
             if foreign.is_none() && of.len() > 1 {
                 let more = of.len() - 1;
                 let places = if more == 1 { "place" } else { "places" };
@@ -378,11 +382,16 @@ impl Switch {
     fn understand(&mut self, text: &str) -> Vec<FileError> {
         let mut errors = Vec::new();
         let mut unknown = 0;
+        let mut left_out = LeftOut::new();
         let whole = loop {
-            let error = match ConfigDb::parse(&Part::without(text, unknown)) {
+            let error = match parsed(text, unknown, &left_out) {
                 Ok(db) => break db,
                 Err(error) => error,
             };
+            if leave_out(&error, &mut left_out) {
+                errors.push(error);
+                continue;
+            }
             let part = Part::of(error.words().0).filter(|part| unknown & part.bit() == 0);
             errors.push(error);
             let Some(part) = part else { return errors };
@@ -399,7 +408,20 @@ impl Switch {
             && pools.peek().is_some()
             && pools.all(|entry| entry.field("size").is_some());
         let buffer = (!known).then_some(UNKNOWN_POOL_BYTES);
-        match whole.switch(&links, Some(&names), buffer, &base) {
+        let mut made = whole.switch(&links, Some(&names), buffer, &base);
+        let mut whole = whole;
+        while let Err(error) = &made {
+            if !leave_out(error, &mut left_out) {
+                break;
+            }
+            errors.push(error.clone());
+            match parsed(text, unknown, &left_out) {
+                Ok(db) => whole = db,
+                Err(_) => break,
+            }
+            made = whole.switch(&links, Some(&names), buffer, &base);
+        }
+        match made {
             Ok((config, _)) => {
                 let config = Arc::new(config);
                 for (local, port) in (0..).zip(&mut self.ports) {
@@ -411,7 +433,8 @@ impl Switch {
                 let of_whole = errors.len();
                 let mut dbs = BTreeMap::from([(unknown, Ok(whole))]);
                 for (port, link) in self.ports.iter_mut().zip(&links) {
-                    port.qos = alone(text, port, link, (unknown, buffer), &mut dbs, &mut errors);
+                    let known = (unknown, buffer, &mut left_out);
+                    port.qos = alone(text, port, link, known, &mut dbs, &mut errors);
                 }
                 // Together they may ask for what none asks for by itself.
                 let is_of_maps = first.words().0.contains("its maps differ from those of");
@@ -504,19 +527,39 @@ impl Switch {
     }
 }
 
+/// Fields that no reader knows, by their entry's place and their name: the rest of the entry is judged without them.
+type LeftOut = BTreeSet<(String, String)>;
+
+/// A file without the tables of some parts, and without some fields.
+fn parsed(text: &str, unknown: u8, left_out: &LeftOut) -> Result<ConfigDb, FileError> {
+    let is_out = |place: &str, name: &str| left_out.iter().any(|of| of.0 == place && of.1 == name);
+    ConfigDb::parse_without(&Part::without(text, unknown), is_out)
+}
+
+/// The field that an error says is not known, with its entry's place.
+fn unknown_field(error: &FileError) -> Option<(&str, &str)> {
+    error.words().0.strip_suffix(": there is no such field")?.rsplit_once(", ")
+}
+
+/// Leaves out a field that is not known; whether that is what an error is about.
+fn leave_out(error: &FileError, left_out: &mut LeftOut) -> bool {
+    let Some((place, name)) = unknown_field(error) else { return false };
+    left_out.len() < UNKNOWN_FIELDS_MAX && left_out.insert((place.to_owned(), name.to_owned()))
+}
+
 /// A port by itself; what of the file makes no sense for it is left out, and said.
 fn alone(
     text: &str,
     port: &Port,
     link: &Cables,
-    (mut unknown, buffer): (u8, Option<u32>),
+    (mut unknown, buffer, left_out): (u8, Option<u32>, &mut LeftOut),
     dbs: &mut BTreeMap<u8, Result<ConfigDb, FileError>>,
     errors: &mut Vec<FileError>,
 ) -> Option<Qos> {
     let (links, names) = ([*link], [port.name.clone()]);
     loop {
         let db = dbs.entry(unknown);
-        let db = db.or_insert_with(|| ConfigDb::parse(&Part::without(text, unknown)));
+        let db = db.or_insert_with(|| parsed(text, unknown, left_out));
         let buffer = match unknown & Part::Buffers.bit() {
             0 => buffer,
             _ => Some(UNKNOWN_POOL_BYTES),
@@ -529,6 +572,12 @@ fn alone(
             Ok((config, _)) => return Some(Qos { config: Arc::new(config), local: 0, unknown }),
             Err(error) => error,
         };
+        if leave_out(&error, left_out) {
+            errors.push(error);
+            // None of them knows that it is left out.
+            dbs.clear();
+            continue;
+        }
         let part = Part::of(error.words().0).filter(|part| unknown & part.bit() == 0);
         if !errors.contains(&error) {
             errors.push(error);
