@@ -177,7 +177,7 @@ fn run_inside(choice: &Choice) -> Result<Tally> {
             weather = case.weather;
             bench.guest.set_weather(weather)?;
         }
-        for server in [Server::Kernel, Server::Ferroce] {
+        for &server in case.servers() {
             bench.judge(&case, server, &mut tally)?;
         }
     }
