@@ -61,6 +61,13 @@ fn a_watchdog_that_sees_nothing_or_not_all() {
         }
     });
     assert_eq!(found, Vec::<String>::new(), "without it all is looked after");
+    // SONiC's own of a ToR of two.
+    let (found, _) = with(|db| {
+        for (_, of) in db["PORT_QOS_MAP"].as_object_mut().unwrap() {
+            of["pfcwd_sw_enable"] = json!("3");
+        }
+    });
+    assert_eq!(found, Vec::<String>::new(), "4 has no data");
 }
 
 #[test]
@@ -116,6 +123,27 @@ fn a_queue_of_a_lossless_class_that_drops() {
     let [one] = &found[..] else { panic!("{found:#?}") };
     // By hand: 14,371,840 / 65; three groups of 1/16 of 10,177,536 / (1 + 3/16) bytes, and their headroom.
     assert!(one.contains("a limit of 221,105 bytes by profile egress_lossless_profile"), "{one}");
+    // A profile has one threshold or the other.
+    let of_static = |bytes: &str| {
+        with(|db| {
+            let profile = db["BUFFER_PROFILE"]["egress_lossless_profile"].as_object_mut().unwrap();
+            profile.remove("dynamic_th");
+            profile.insert("static_th".to_owned(), json!(bytes));
+        })
+    };
+    let (found, _) = of_static("200000");
+    assert!(matches!(&found[..], [one] if one.contains("a limit of 200,000 bytes")), "{found:#?}");
+    assert_eq!(of_static("14371840").0, Vec::<String>::new());
+    // Nor is that of the whole pool a limit where queues that drop have it as well.
+    let (found, _) = with(|db| {
+        let profile = db["BUFFER_PROFILE"]["egress_lossless_profile"].as_object_mut().unwrap();
+        profile.remove("dynamic_th");
+        profile.insert("static_th".to_owned(), json!("14371840"));
+        for (_, of) in db["BUFFER_QUEUE"].as_object_mut().unwrap() {
+            of["profile"] = json!("egress_lossless_profile");
+        }
+    });
+    assert_eq!(found, Vec::<String>::new());
     // Behind the largest threshold no queue drops before all are paused.
     let (found, _) = with(|db| {
         db["BUFFER_PROFILE"]["egress_lossless_profile"]["dynamic_th"] = json!("0");

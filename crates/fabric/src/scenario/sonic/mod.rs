@@ -106,21 +106,21 @@ impl ConfigDb {
     /// # Errors
     /// [`FileError`], with line, table, key and remedy.
     pub fn parse(text: &str) -> Result<Self, FileError> {
-        Self::parse_without(text, |_, _| false)
+        Self::parse_without(text, |_| |_: &Field| false)
     }
 
-    /// Reads a file as if it had not the fields that `left_out` says, by their entry's place (`TABLE|key`) and their name.
+    /// Reads a file as if it had not the fields that `left_out` says of each entry.
     ///
     /// # Errors
     /// As [`Self::parse`].
-    pub fn parse_without(
+    pub fn parse_without<F: Fn(&Field) -> bool>(
         text: &str,
-        left_out: impl Fn(&str, &str) -> bool,
+        left_out: impl Fn(&Entry) -> F,
     ) -> Result<Self, FileError> {
         let (mut found, others) = json::read(text, &KNOWN)?;
         for entry in found.iter_mut().flat_map(|table| &mut table.entries) {
-            let place = entry.place();
-            entry.fields.retain(|field| !left_out(&place, &field.name));
+            let is_out = left_out(entry);
+            entry.fields.retain(|field| !is_out(field));
         }
         let mut notes = Notes::default();
         if !others.is_empty() {

@@ -112,10 +112,7 @@ pub(in crate::doctor) fn strangers<'a>(
         for entry in switch.entries("DEVICE_NEIGHBOR") {
             let Some(port) = switch.port(&entry.key) else { continue };
             // Where LLDP sees another, FD016 says that.
-            let seen = switch
-                .neighbours
-                .iter()
-                .any(|of| switch.port(&of.local).is_some_and(|local| local.name == port.name));
+            let seen = switch.seen_at(port).next().is_some();
             let seen = seen || cluster.peer(Node::Switch(index), &port.name).is_some();
             if let Some(name) = entry.field("name").filter(|_| !seen) {
                 add(&name.value, &switch.name, true);
@@ -133,14 +130,14 @@ pub(in crate::doctor) fn strangers<'a>(
 }
 
 /// Devices by the names that others call them: their folder's, their `hostname`, and either without its domain.
-struct Names<'a> {
+pub(in crate::doctor) struct Names<'a> {
     whole: BTreeMap<&'a str, Node>,
     /// `None` for what two devices are called.
     short: BTreeMap<&'a str, Option<Node>>,
 }
 
 impl<'a> Names<'a> {
-    fn of(cluster: &'a Cluster) -> Self {
+    pub(in crate::doctor) fn of(cluster: &'a Cluster) -> Self {
         let hosts = cluster.hosts.iter().enumerate();
         let hosts = hosts.map(|(index, host)| (host.name.as_str(), Node::Host(index)));
         let switches = || cluster.switches.iter().enumerate();
@@ -165,7 +162,8 @@ impl<'a> Names<'a> {
         self.short.contains_key(name) || self.short.contains_key(without_domain(name))
     }
 
-    fn node(&self, name: &str) -> Option<Node> {
+    /// The one device that is called so.
+    pub(in crate::doctor) fn node(&self, name: &str) -> Option<Node> {
         let short = |name: &str| self.short.get(name).copied().flatten();
         let whole = self.whole.get(name).copied();
         whole.or_else(|| short(name)).or_else(|| short(without_domain(name)))

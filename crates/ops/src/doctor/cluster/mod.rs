@@ -20,7 +20,7 @@ pub use super::source::Trusted;
 pub use super::source::queue_pairs::QueuePair;
 pub use host::{Gid, Host, Interface, Job, Known, Rdma};
 pub use links::{End, Link, Node};
-pub(super) use links::{strangers, without_domain};
+pub(super) use links::{Names, strangers, without_domain};
 pub(super) use missing::finding as without_configuration;
 pub(super) use switch::of_ports;
 pub use switch::{Part, Port, Qos, Switch};

@@ -275,18 +275,13 @@ impl Switch {
 
     /// A port that the file does not say to be up or down is up if it has a neighbour.
     fn raise_ports(&mut self) {
-        let silent = |port: &Port, tables: &[Table]| {
-            let all = tables.iter().filter(|table| table.name == "PORT");
-            let mut own = all.flat_map(|table| &table.entries).filter(|of| of.key == port.name);
-            own.next().is_some_and(|entry| entry.field("admin_status").is_none())
+        let is_silent = |port: &Port| {
+            let own = self.entry("PORT", &port.name);
+            own.is_some_and(|entry| entry.field("admin_status").is_none())
         };
-        let sees = |port: &Port, all: &[Neighbour]| {
-            all.iter().any(|of| of.local == port.name || port.alias.as_ref() == Some(&of.local))
-        };
-        let Self { ports, tables, neighbours, .. } = self;
-        for port in ports.iter_mut().filter(|port| !port.up) {
-            port.up = silent(port, tables) && sees(port, neighbours);
-        }
+        let is_up = |port: &Port| port.up || is_silent(port) && self.seen_at(port).next().is_some();
+        let up: Vec<bool> = self.ports.iter().map(is_up).collect();
+        self.ports.iter_mut().zip(up).for_each(|(port, up)| port.up = up);
     }
 
     fn read_config(&mut self, file: &File, findings: &mut Vec<Finding>) {
@@ -380,23 +375,6 @@ impl Switch {
 
     /// What the file means for each port, and what of it makes no sense.
     fn understand(&mut self, text: &str) -> Vec<FileError> {
-        let mut errors = Vec::new();
-        let mut unknown = 0;
-        let mut left_out = LeftOut::new();
-        let whole = loop {
-            let error = match parsed(text, unknown, &left_out) {
-                Ok(db) => break db,
-                Err(error) => error,
-            };
-            if leave_out(&error, &mut left_out) {
-                errors.push(error);
-                continue;
-            }
-            let part = Part::of(error.words().0).filter(|part| unknown & part.bit() == 0);
-            errors.push(error);
-            let Some(part) = part else { return errors };
-            unknown |= part.bit();
-        };
         let base = SwitchConfig::default();
         let names: Vec<String> = self.ports.iter().map(|port| port.name.clone()).collect();
         let links: Vec<Cables> = self.ports.iter().map(cables).collect();
@@ -404,23 +382,32 @@ impl Switch {
             |entry: &&Entry| entry.field("type").is_some_and(|of| of.value != "egress");
         // A switch without PFC may have no pool at all.
         let mut pools = self.entries("BUFFER_POOL").iter().filter(is_ingress).peekable();
-        let known = unknown & Part::Buffers.bit() == 0
-            && pools.peek().is_some()
-            && pools.all(|entry| entry.field("size").is_some());
-        let buffer = (!known).then_some(UNKNOWN_POOL_BYTES);
-        let mut made = whole.switch(&links, Some(&names), buffer, &base);
-        let mut whole = whole;
-        while let Err(error) = &made {
-            if !leave_out(error, &mut left_out) {
-                break;
+        let are_sized = pools.peek().is_some() && pools.all(|entry| entry.field("size").is_some());
+        let mut errors = Vec::new();
+        let mut unknown = 0;
+        let mut left_out = LeftOut::new();
+        let (whole, made, (known, buffer)) = loop {
+            let known = are_sized && unknown & Part::Buffers.bit() == 0;
+            let buffer = (!known).then_some(UNKNOWN_POOL_BYTES);
+            let tried = parsed(text, unknown, &left_out).map(|db| {
+                let made = db.switch(&links, Some(&names), buffer, &base);
+                (made, db)
+            });
+            if let Ok((Err(error), _)) | Err(error) = &tried
+                && leave_out(error, &mut left_out)
+            {
+                errors.push(error.clone());
+                continue;
             }
-            errors.push(error.clone());
-            match parsed(text, unknown, &left_out) {
-                Ok(db) => whole = db,
-                Err(_) => break,
-            }
-            made = whole.switch(&links, Some(&names), buffer, &base);
-        }
+            let error = match tried {
+                Ok((made, whole)) => break (whole, made, (known, buffer)),
+                Err(error) => error,
+            };
+            let part = Part::of(error.words().0).filter(|part| unknown & part.bit() == 0);
+            errors.push(error);
+            let Some(part) = part else { return errors };
+            unknown |= part.bit();
+        };
         match made {
             Ok((config, _)) => {
                 let config = Arc::new(config);
@@ -509,6 +496,19 @@ impl Switch {
         self.entry(table, name)
     }
 
+    /// The entry of `BUFFER_PG` or `BUFFER_QUEUE` about a number of a port, and the profile that it refers to.
+    pub fn buffer(&self, table: &str, port: &str, number: u8) -> Option<(&Entry, &Entry)> {
+        let entry = self.numbered(table, port, number)?;
+        Some((entry, self.referred(entry.field("profile")?, "BUFFER_PROFILE")?))
+    }
+
+    /// What LLDP sees at a port.
+    pub(in crate::doctor) fn seen_at(&self, port: &Port) -> impl Iterator<Item = &Neighbour> {
+        let is_there =
+            |of: &&Neighbour| of.local == port.name || port.alias.as_ref() == Some(&of.local);
+        self.neighbours.iter().filter(is_there)
+    }
+
     /// The ports that are judged.
     pub fn judged(&self) -> impl Iterator<Item = (&Port, &Qos)> {
         let up = self.ports.iter().filter(|port| port.up);
@@ -527,12 +527,15 @@ impl Switch {
     }
 }
 
-/// Fields that no reader knows, by their entry's place and their name: the rest of the entry is judged without them.
+/// Fields that no reader knows, by their entry's place (`TABLE|key`) and their name: the rest is judged without them.
 type LeftOut = BTreeSet<(String, String)>;
 
 /// A file without the tables of some parts, and without some fields.
 fn parsed(text: &str, unknown: u8, left_out: &LeftOut) -> Result<ConfigDb, FileError> {
-    let is_out = |place: &str, name: &str| left_out.iter().any(|of| of.0 == place && of.1 == name);
+    let is_out = |entry: &Entry| {
+        let place = if left_out.is_empty() { String::new() } else { entry.place() };
+        move |field: &Field| left_out.iter().any(|of| of.0 == place && of.1 == field.name)
+    };
     ConfigDb::parse_without(&Part::without(text, unknown), is_out)
 }
 

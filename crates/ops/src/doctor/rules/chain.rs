@@ -54,10 +54,14 @@ pub(in crate::doctor) fn at_host(interface: &Interface, dscp: u8) -> Option<AtHo
     Some(AtHost { priority, pfc })
 }
 
+/// The bits of a mask, as in 3 and 4.
+pub(super) fn numbers(mask: u8) -> Vec<String> {
+    (0..8).filter(|bit| mask >> bit & 1 != 0).map(|bit| bit.to_string()).collect()
+}
+
 /// "3 and 4", or "none".
 pub(in crate::doctor) fn priorities(mask: u8) -> String {
-    let all: Vec<String> =
-        (0..8).filter(|bit| mask >> bit & 1 != 0).map(|bit| bit.to_string()).collect();
+    let all = numbers(mask);
     match all.as_slice() {
         [] => "none".to_owned(),
         _ => several(&all.iter().map(String::as_str).collect::<Vec<_>>()),
@@ -547,8 +551,9 @@ fn beside_data(look: Look<'_>, findings: &mut Vec<Finding>) {
         }
         let is_apart = |qos: &Qos| qos.queue(qos.class(dscp)) != qos.queue(qos.class(data));
         let (way, data_way) = (maps::usual(look, dscp, is_apart), usual(look, data));
-        for switch in &look.cluster.switches {
-            let shared = switch.judged().filter_map(|(port, qos)| {
+        for (index, switch) in look.cluster.switches.iter().enumerate() {
+            let ports = switch.judged().filter(|(port, _)| is_of_fabric(look, index, port));
+            let shared = ports.filter_map(|(port, qos)| {
                 let (own, of_data) = (qos.queue(qos.class(dscp)), qos.queue(qos.class(data)));
                 let fault = || {
                     let ways = ((dscp, way), (data, data_way));

@@ -255,8 +255,7 @@ fn qos_map(port: &str, field: &str, value: &str) -> Line {
 /// Where the profile of a port's first lossless group stands.
 fn of_profile(switch: &Switch, port: &str, _: &str) -> Option<Place> {
     let group = switch.port(port)?.qos.as_ref()?.lossless().next()?;
-    let entry = switch.numbered("BUFFER_PG", port, group)?;
-    let profile = switch.referred(entry.field("profile")?, "BUFFER_PROFILE")?;
+    let (_, profile) = switch.buffer("BUFFER_PG", port, group)?;
     Some(switch.place(profile.line))
 }
 

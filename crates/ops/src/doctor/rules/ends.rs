@@ -7,7 +7,9 @@ use rdma::Rate;
 
 use super::headroom::gbps;
 use super::{Look, alike};
-use crate::doctor::cluster::{Cluster, End, Host, Known, Node, Switch, without_domain};
+use crate::doctor::cluster::{
+    Cluster, End, Host, Known, Names, Node, Port, Switch, without_domain,
+};
 use crate::doctor::finding::{Finding, Place, Rule, Severity, quoted, several};
 use crate::doctor::shell::typed;
 use crate::doctor::source::env;
@@ -268,15 +270,12 @@ fn speeds(cluster: &Cluster, findings: &mut Vec<Finding>) {
 
 /// Rows of LLDP that the device which they name contradicts by its own.
 fn contradicted(cluster: &Cluster, findings: &mut Vec<Finding>) {
-    let of_name = |name: &str| {
-        let is = |own: &str| !own.is_empty() && without_domain(own) == without_domain(name);
-        let mut named = cluster.switches.iter().filter(|of| is(&of.name) || is(&of.hostname));
-        named.next().filter(|_| named.next().is_none())
+    let names = Names::of(cluster);
+    let of_name = |name: &str| match names.node(name)? {
+        Node::Switch(index) => cluster.switches.get(index),
+        Node::Host(_) => None,
     };
-    let port_of = |switch: &'_ Switch, ports: &[String]| {
-        ports.iter().find_map(|name| switch.port(name)).map(|port| port.name.clone())
-    };
-    let mut told: BTreeSet<(String, String)> = BTreeSet::new();
+    let mut told: BTreeSet<(&str, &str)> = BTreeSet::new();
     for switch in &cluster.switches {
         let Some(file) = &switch.lldp_file else { continue };
         for row in &switch.neighbours {
@@ -284,32 +283,26 @@ fn contradicted(cluster: &Cluster, findings: &mut Vec<Finding>) {
             let Some(other) = of_name(&row.device) else { continue };
             let Some(port) = port_of(other, &row.ports) else { continue };
             // What it says of the same cable; of several rows, one that agrees.
-            let back = other
-                .neighbours
-                .iter()
-                .filter(|back| other.port(&back.local).is_some_and(|local| local.name == port));
-            let back: Vec<_> = back
-                .filter_map(|back| {
-                    let third = of_name(&back.device)?;
-                    Some((back, third.name.as_str(), port_of(third, &back.ports)?))
-                })
-                .collect();
-            let agrees =
-                |(_, name, at): &(_, &str, String)| *name == switch.name && *at == own.name;
+            let back = other.seen_at(port).filter_map(|back| {
+                let third = of_name(&back.device)?;
+                Some((back, third.name.as_str(), port_of(third, &back.ports)?.name.as_str()))
+            });
+            let back: Vec<_> = back.collect();
+            let agrees = |(_, name, at): &(_, &str, &str)| *name == switch.name && *at == own.name;
             let Some((row_back, third, at)) = back.first().filter(|_| !back.iter().any(agrees))
             else {
                 continue;
             };
             let ends =
-                [(switch.name.clone(), own.name.clone()), (other.name.clone(), port.clone())];
+                [(switch.name.as_str(), own.name.as_str()), (&other.name, port.name.as_str())];
             if ends.iter().any(|end| told.contains(end)) {
                 continue;
             }
             told.extend(ends);
             let text = format!(
-                "{} is cabled to {port} of {} by LLDP here, and that port to {at} of {third} by LLDP \
+                "{} is cabled to {} of {} by LLDP here, and that port to {at} of {third} by LLDP \
                  there: one of the two files is old, or of another device.",
-                own.name, other.name
+                own.name, port.name, other.name
             );
             let place = |file: &Option<String>, line| file.clone().map(|file| Place { file, line });
             findings.push(
@@ -322,6 +315,11 @@ fn contradicted(cluster: &Cluster, findings: &mut Vec<Finding>) {
             );
         }
     }
+}
+
+/// The port of a switch that has any of these names.
+fn port_of<'a>(switch: &'a Switch, names: &[String]) -> Option<&'a Port> {
+    names.iter().find_map(|name| switch.port(name))
 }
 
 /// Of which kind an address is: those of two kinds do not reach each other.
@@ -425,10 +423,7 @@ fn cables(cluster: &Cluster, findings: &mut Vec<Finding>) {
         for entry in switch.entries("DEVICE_NEIGHBOR") {
             let Some(name) = entry.field("name") else { continue };
             let Some(port) = switch.port(&entry.key) else { continue };
-            let mut said = switch.neighbours.iter().filter(|neighbour| {
-                switch.port(&neighbour.local).is_some_and(|at| at.name == port.name)
-            });
-            let Some(neighbour) = said.next() else { continue };
+            let Some(neighbour) = switch.seen_at(port).next() else { continue };
             let at = cluster.peer(Node::Switch(index), &port.name);
             // LLDP may say a domain as well, and a folder may be called otherwise than its device.
             let is_meant = without_domain(&neighbour.device) == without_domain(&name.value)

@@ -44,10 +44,8 @@ fn early(look: Look<'_>, switch: &Switch, findings: &mut Vec<Finding>) {
         for group in qos.lossless() {
             let own = qos.group_config(group);
             let (xon, xoff) = (u64::from(own.xon_bytes), own.threshold.xoff_bytes(shared, 1));
-            let Some(entry) = switch.numbered("BUFFER_PG", &port.name, group) else { continue };
-            let profile =
-                entry.field("profile").and_then(|of| switch.referred(of, "BUFFER_PROFILE"));
-            let Some(profile) = profile.filter(|_| xon > xoff) else { continue };
+            let profile = switch.buffer("BUFFER_PG", &port.name, group);
+            let Some((_, profile)) = profile.filter(|_| xon > xoff) else { continue };
             // A pool of nothing is what FD006 says, where a queue marks.
             if is_tiny(look, xoff) && marks(switch) {
                 continue;

@@ -24,6 +24,13 @@ pub(super) fn lossless_queues(qos: &Qos) -> BTreeSet<(u8, u8)> {
     lossless.map(|class| (qos.queue(class), qos.group(class))).collect()
 }
 
+/// "queue 3 of Ethernet0", "queues 3 and 4 of Ethernet0 to Ethernet12 (4 of them)".
+pub(super) fn queues_of(numbers: &BTreeSet<u8>, ports: &[&str]) -> String {
+    let all: Vec<String> = numbers.iter().map(u8::to_string).collect();
+    let queues = if all.len() == 1 { "queue" } else { "queues" };
+    format!("{queues} {} of {}", all.join(" and "), several(ports))
+}
+
 /// What a queue does, and the group before it.
 #[derive(Clone, PartialEq, Debug)]
 struct Way {
@@ -53,11 +60,7 @@ fn queues(look: Look<'_>, switch: &Switch, findings: &mut Vec<Finding>) {
         let (queue, _, group) = of[0];
         let numbers: BTreeSet<u8> = of.iter().map(|(queue, ..)| *queue).collect();
         let several_queues = numbers.len() > 1;
-        let numbers: Vec<String> = numbers.iter().map(u8::to_string).collect();
-        let which = match several_queues {
-            false => format!("queue {} of {}", numbers[0], several(&names)),
-            true => format!("queues {} of {}", numbers.join(" and "), several(&names)),
-        };
+        let which = queues_of(&numbers, &names);
         let entry = switch.numbered("QUEUE", names[0], queue);
         let wred = entry.and_then(|entry| entry.field("wred_profile"));
         let profile = wred.and_then(|field| switch.referred(field, "WRED_PROFILE"));
@@ -148,10 +151,8 @@ pub(super) fn of_pool(
     (port, group): (&str, u8),
     of: Finding,
 ) -> Finding {
-    let entry = switch.numbered("BUFFER_PG", port, group);
-    let profile = entry.and_then(|entry| entry.field("profile"));
-    let profile = profile.and_then(|field| switch.referred(field, "BUFFER_PROFILE"));
-    let pool = profile.and_then(|profile| profile.field("pool"));
+    let profile = switch.buffer("BUFFER_PG", port, group);
+    let pool = profile.and_then(|(_, profile)| profile.field("pool"));
     let pool = pool.and_then(|field| switch.referred(field, "BUFFER_POOL"));
     let Some(pool) = pool else {
         return of

@@ -131,8 +131,7 @@ pub(super) fn place(switch: &Switch, group: u8, own: &[Threshold]) -> Option<(St
         if !has.lossless || !own.contains(&has.threshold) {
             continue;
         }
-        let entry = switch.numbered("BUFFER_PG", &port.name, group)?;
-        let profile = switch.referred(entry.field("profile")?, "BUFFER_PROFILE")?;
+        let (_, profile) = switch.buffer("BUFFER_PG", &port.name, group)?;
         let field = profile.field("dynamic_th").or_else(|| profile.field("static_th"));
         let line = field.map_or(profile.line, |field| field.line);
         return Some((profile.key.clone(), switch.place(line)));

@@ -1,13 +1,15 @@
 //! Queues of lossless classes that drop: FD004. Pauses keep the buffer of what arrives from overflowing; a queue of what
 //! leaves has a limit of its own, which nobody pauses for.
 
+use std::collections::BTreeSet;
+
 use fabric::scenario::sonic::Entry;
 use fabric::switch::config::{GroupConfig, Threshold};
 
-use super::marks::lossless_queues;
+use super::marks::{lossless_queues, queues_of};
 use super::{Look, alike, bytes};
 use crate::doctor::cluster::{Part, Port, Qos, Switch};
-use crate::doctor::finding::{Finding, Rule, several};
+use crate::doctor::finding::{Finding, Rule};
 use crate::doctor::shell::typed;
 
 pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
@@ -35,10 +37,7 @@ fn limits(switch: &Switch, findings: &mut Vec<Finding>) {
         .collect();
     let mut found = Vec::new();
     for &(port, qos) in &pausing {
-        let profile = |queue: u8| {
-            let entry = switch.numbered("BUFFER_QUEUE", &port.name, queue)?;
-            Some((entry, switch.referred(entry.field("profile")?, "BUFFER_PROFILE")?))
-        };
+        let profile = |queue: u8| switch.buffer("BUFFER_QUEUE", &port.name, queue);
         let lossless = lossless_queues(qos);
         let classes = (0..8).filter(|&class| !qos.group_config(qos.group(class)).lossless);
         let lossy: Vec<u8> = classes.map(|class| qos.queue(class)).collect();
@@ -47,8 +46,11 @@ fn limits(switch: &Switch, findings: &mut Vec<Finding>) {
             let threshold = qos.queue_config(queue).limit;
             let mut others = lossy.iter().filter_map(|&other| profile(other));
             let is_shared = others.any(|(_, other)| other.key == own.key);
-            // One without a limit keeps all, whoever else has it.
-            let (why, comes) = if is_shared && threshold != Some(UNLIMITED) {
+            // One that may have the whole pool keeps all, whoever else has it.
+            let is_whole = |limit: u64| pool_bytes(switch, own).is_some_and(|pool| limit >= pool);
+            let is_unlimited = threshold == Some(UNLIMITED)
+                || matches!(threshold, Some(Threshold::Static { bytes }) if is_whole(bytes.into()));
+            let (why, comes) = if is_shared && !is_unlimited {
                 (Why::Lossy, 0)
             } else {
                 let limit = limit(switch, own, threshold);
@@ -65,15 +67,9 @@ fn limits(switch: &Switch, findings: &mut Vec<Finding>) {
     for ((profile, why), of) in alike(found) {
         let mut names: Vec<&str> = of.iter().map(|(name, ..)| *name).collect();
         names.dedup();
-        let mut queues: Vec<u8> = of.iter().map(|(_, queue, ..)| *queue).collect();
+        let queues: BTreeSet<u8> = of.iter().map(|(_, queue, ..)| *queue).collect();
         let comes = of.iter().map(|(_, _, comes, ..)| *comes).max().unwrap_or(0);
-        queues.sort_unstable();
-        queues.dedup();
-        let numbers: Vec<String> = queues.iter().map(u8::to_string).collect();
-        let (which, has) = match queues.len() {
-            1 => (format!("queue {}", numbers[0]), "has"),
-            _ => (format!("queues {}", numbers.join(" and ")), "have"),
-        };
+        let has = if queues.len() == 1 { "has" } else { "have" };
         let (.., entry, own) = of[0];
         let (words, remedy, line) = match why {
             Why::Lossy => (
@@ -91,31 +87,48 @@ fn limits(switch: &Switch, findings: &mut Vec<Finding>) {
                     bytes(limit),
                     bytes(comes)
                 ),
-                "give the profile a limit that is never reached, as dynamic_th 7".to_owned(),
+                "give the profile a limit that is never reached: alpha 128, or all of its pool"
+                    .to_owned(),
                 own.field("dynamic_th")
                     .or_else(|| own.field("static_th"))
                     .map_or(own.line, |f| f.line),
             ),
         };
-        let text = format!("{which} of {} {words}", several(&names));
+        let text = format!("{} {words}", queues_of(&queues, &names));
         let finding = Finding::new(Rule::Chain, &switch.name, text)
             .key(entry.place())
             .remedy(remedy)
             .at(switch.place(line));
         findings.push(match why {
             Why::Lossy => finding.command(typed!("sonic-db-cli CONFIG_DB hgetall", entry.place())),
-            Why::Short { .. } => {
-                finding.command(typed!("sonic-db-cli CONFIG_DB hset", own.place(), "dynamic_th", 7))
-            }
+            // One excludes the other.
+            Why::Short { .. } => match (own.field("static_th"), pool_bytes(switch, own)) {
+                (Some(_), Some(bytes)) => finding.command(typed!(
+                    "sonic-db-cli CONFIG_DB hset",
+                    own.place(),
+                    "static_th",
+                    bytes
+                )),
+                _ => finding.command(typed!(
+                    "sonic-db-cli CONFIG_DB hset",
+                    own.place(),
+                    "dynamic_th",
+                    7
+                )),
+            },
         });
     }
 }
 
-/// What a queue holds at most, if the file says how large the pool is.
-fn limit(switch: &Switch, profile: &Entry, limit: Option<Threshold>) -> Option<u64> {
+/// The pool of a profile, if the file says how large it is.
+fn pool_bytes(switch: &Switch, profile: &Entry) -> Option<u64> {
     let pool = switch.referred(profile.field("pool")?, "BUFFER_POOL")?;
-    let size: u64 = pool.field("size")?.value.trim().parse().ok()?;
-    Some(limit?.xoff_bytes(size, 1))
+    pool.field("size")?.value.trim().parse().ok()
+}
+
+/// What a queue holds at most.
+fn limit(switch: &Switch, profile: &Entry, limit: Option<Threshold>) -> Option<u64> {
+    Some(limit?.xoff_bytes(pool_bytes(switch, profile)?, 1))
 }
 
 /// What may be on its way to a queue of `port` when all others send to it, until the last of them has obeyed.

@@ -4,7 +4,9 @@ use core::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::{Traffic, about_switch, alike, desired, headroom};
-use crate::doctor::cluster::{Cluster, Interface, Node, Part, Port, Switch, Trusted, strangers};
+use crate::doctor::cluster::{
+    Cluster, End, Interface, Node, Part, Port, Switch, Trusted, strangers,
+};
 use crate::doctor::desired::{Desired, Settings};
 use crate::doctor::finding::{natural, quoted, several};
 use crate::doctor::limits::STRANGERS_MAX;
@@ -139,7 +141,7 @@ fn of_switch(cluster: &Cluster, desired: &Desired, index: usize, mtu: u32) -> Ve
     let down: Vec<&str> = cluster
         .links
         .iter()
-        .filter(|link| !switches.iter().any(|switch| switch.file == link.place.file))
+        .filter(|link| !link.ends.iter().any(|end| is_said_by(switches, end, &link.place.file)))
         .flat_map(|link| &link.ends)
         .filter(|end| end.node == Node::Switch(index))
         .filter_map(|end| switch.port(&end.port).filter(|port| !port.up))
@@ -159,6 +161,11 @@ fn of_switch(cluster: &Cluster, desired: &Desired, index: usize, mtu: u32) -> Ve
         all.push("version.txt has no version: firmware_is was not compared".to_owned());
     }
     all
+}
+
+/// Whether the configuration of the switch at an end is that file.
+fn is_said_by(switches: &[Switch], end: &End, file: &str) -> bool {
+    matches!(end.node, Node::Switch(index) if switches.get(index).is_some_and(|of| of.file == file))
 }
 
 /// A port whose marks cannot be held against its pauses.

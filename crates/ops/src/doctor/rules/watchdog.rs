@@ -2,7 +2,7 @@
 
 use fabric::switch::config::{WatchdogAction, WatchdogConfig};
 
-use super::chain::priorities;
+use super::chain::{numbers, priorities};
 use super::{Look, alike, bytes};
 use crate::doctor::cluster::{Part, Port, Qos, Switch};
 use crate::doctor::finding::{Finding, Place, Rule, Severity, several};
@@ -13,7 +13,7 @@ pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
     for switch in &look.cluster.switches {
         times(switch, findings);
         absent(switch, findings);
-        unguarded(switch, findings);
+        unguarded(look, switch, findings);
         off(switch, findings);
     }
 }
@@ -171,8 +171,9 @@ fn absent(switch: &Switch, findings: &mut Vec<Finding>) {
     );
 }
 
-/// Ports whose watchdog guards other priorities than those that pause. Without `pfcwd_sw_enable` it guards all of them.
-fn unguarded(switch: &Switch, findings: &mut Vec<Finding>) {
+/// Ports whose watchdog leaves out the priority of the data, or guards none. Without `pfcwd_sw_enable` it guards all that
+/// pauses; a ToR of two (dual ToR) leaves out the priorities by which the pair sends to each other.
+fn unguarded(look: Look<'_>, switch: &Switch, findings: &mut Vec<Finding>) {
     let mut odd = Vec::new();
     for (port, qos) in switch.judged().filter(|(_, qos)| qos.watchdog().is_some()) {
         let Some((entry, field)) = switch.qos_field(&port.name, "pfcwd_sw_enable") else {
@@ -182,8 +183,12 @@ fn unguarded(switch: &Switch, findings: &mut Vec<Finding>) {
         let guarded =
             guarded.fold(0_u8, |mask, number| mask | 1_u8.checked_shl(number).unwrap_or(0));
         let pauses = qos.lossless().fold(0_u8, |mask, group| mask | 1 << qos.priority(group));
-        if pauses & !guarded != 0 {
-            odd.push(((pauses & !guarded, pauses | guarded), (port.name.as_str(), entry, field)));
+        let of_data =
+            look.traffic.data.iter().map(|&dscp| qos.priority(qos.group(qos.class(dscp))));
+        let of_data = of_data.fold(0_u8, |mask, priority| mask | 1 << priority);
+        let missing = if guarded == 0 { pauses } else { pauses & !guarded & of_data };
+        if missing != 0 {
+            odd.push(((missing, missing | guarded), (port.name.as_str(), entry, field)));
         }
     }
     for ((missing, all), of) in alike(odd) {
@@ -194,8 +199,6 @@ fn unguarded(switch: &Switch, findings: &mut Vec<Finding>) {
             several(&names),
             priorities(missing)
         );
-        let numbers: Vec<String> =
-            (0..8).filter(|bit| all >> bit & 1 != 0).map(|bit| bit.to_string()).collect();
         findings.push(
             Finding::new(Rule::NoWatchdog, &switch.name, text)
                 .key(entry.place())
@@ -204,7 +207,7 @@ fn unguarded(switch: &Switch, findings: &mut Vec<Finding>) {
                     "sonic-db-cli CONFIG_DB hset",
                     entry.place(),
                     "pfcwd_sw_enable",
-                    numbers.join(",")
+                    numbers(all).join(",")
                 ))
                 .at(switch.place(field.line)),
         );
@@ -255,5 +258,6 @@ fn off(switch: &Switch, findings: &mut Vec<Finding>) {
 const WATCHDOG_MS_MIN: u64 = 100;
 const DETECTION_MS_MAX: u64 = 5_000;
 const RESTORATION_MS_MAX: u64 = 60_000;
+
 /// Characters of a list of ports that fits a line.
 const LIST_MAX: usize = 40;

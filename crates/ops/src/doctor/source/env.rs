@@ -10,32 +10,29 @@ pub(in crate::doctor) type Variables = BTreeMap<String, Said<String>>;
 /// Lines of other variables are passed over, and so is what is no assignment beside some that are. A job that sets nothing
 /// has an empty file.
 pub(in crate::doctor) fn read(text: &str) -> Result<Variables, Wrong> {
-    let mut variables = Variables::new();
+    let (mut variables, mut any) = (Variables::new(), false);
     for (number, line) in text.lines().enumerate() {
-        let line = line.trim();
-        let line = line.strip_prefix("export ").unwrap_or(line);
-        let Some((name, value)) = line.split_once('=') else { continue };
-        let ours = name.starts_with("NCCL_") || name.starts_with("UCX_");
-        if !ours || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        let Some((name, value)) = assignment(line) else { continue };
+        any = true;
+        if !name.starts_with("NCCL_") && !name.starts_with("UCX_") {
             continue;
         }
         let value = value.trim().trim_matches(|quote| quote == '"' || quote == '\'').to_owned();
         variables.insert(name.to_owned(), Said { value, line: number + 1 });
     }
-    if !text.trim().is_empty() && !text.lines().any(is_assignment) {
+    if !any && !text.trim().is_empty() {
         let hint = "take it again in the environment of the job: env | grep -E '^(NCCL|UCX)_'";
         return Err(Wrong::whole("it has no line that is NAME=VALUE", hint));
     }
     Ok(variables)
 }
 
-/// `NAME=VALUE`, of whatever variable.
-fn is_assignment(line: &str) -> bool {
+/// Name and value of `NAME=VALUE`, of whatever variable.
+fn assignment(line: &str) -> Option<(&str, &str)> {
     let line = line.trim();
-    let line = line.strip_prefix("export ").unwrap_or(line);
-    let name = line.split_once('=').map_or("", |(name, _)| name);
+    let (name, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    !name.is_empty() && name.bytes().all(is_of_name)
+    (!name.is_empty() && name.bytes().all(is_of_name)).then_some((name, value))
 }
 
 /// A number as these libraries take it: decimal, hexadecimal behind `0x`, octal behind `0`.
