@@ -27,7 +27,10 @@ pub(crate) const PAUSES_MIN: u64 = 16;
 /// A group's watermark has its reserve, and passes its threshold by a packet: it says so much too much at most.
 const SLACK_BYTES: u64 = 16_384;
 
-/// What the groups of one number have shown, of all ports of a switch.
+/// Groups that are told apart: by number, and by whether the port leads to a host, as switches may treat those otherwise.
+pub(crate) const GROUPS: usize = 2 * PRIORITIES;
+
+/// What the groups of one number have shown, of all ports of a kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     /// Pauses that they have sent.
@@ -41,7 +44,7 @@ struct Group {
 /// What a switch has shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shown {
-    groups: [Group; PRIORITIES],
+    groups: [Group; GROUPS],
     /// The most that was used of its pool.
     used: u64,
     /// Whether its pool says so itself.
@@ -50,9 +53,10 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// What a group of a port has shown: pauses that it has sent since the last look, and the most that it has held.
-    pub(crate) fn group(&mut self, group: usize, pauses: u64, peak: u64) {
-        let shown = &mut self.groups[group];
+    /// What the group of a priority of a port has shown: pauses that it has sent since the last look, and the most that it
+    /// has held. The port `serves` if it leads to a host.
+    pub(crate) fn group(&mut self, (priority, serves): (usize, bool), pauses: u64, peak: u64) {
+        let shown = &mut self.groups[priority + if serves { PRIORITIES } else { 0 }];
         shown.pauses = shown.pauses.saturating_add(pauses);
         shown.peak = shown.peak.max(peak);
         if pauses > 0 {
@@ -102,7 +106,7 @@ impl Shown {
     }
 }
 
-/// Of the switches of one tier those whose groups of that number pause sooner than most, and by what that is known.
+/// Of the switches of one tier those of whose [`GROUPS`] this one pauses sooner than most, and by what that is known.
 pub(crate) fn sooner<K: Copy + PartialEq>(
     like: &[(K, Shown)],
     group: usize,

@@ -6,6 +6,7 @@ mod rows;
 mod screen;
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -301,14 +302,21 @@ fn row_json(row: &Row) -> Value {
 
 /// Events of the past, a line each. Says how many things were found, and how many of them were so at the end.
 fn history(arguments: &Look, events: &[(Duration, Event)]) -> Result<(u64, u64), Failure> {
-    let (mut found, mut over) = (0, 0);
+    let (mut found, mut open) = (0, BTreeMap::new());
     let mut text = String::new();
     for (at, event) in events {
-        let (word, finding, count) = match event {
-            Event::Found(finding) => ("found", finding, &mut found),
-            Event::Over(finding) => ("over", finding, &mut over),
+        let (word, finding) = match event {
+            Event::Found(finding) => ("found", finding),
+            Event::Over(finding) => ("over", finding),
         };
-        *count += 1;
+        let priorities: &mut u8 = open.entry((finding.kind, &finding.who)).or_default();
+        match event {
+            Event::Found(_) => {
+                found += 1;
+                *priorities |= finding.priorities;
+            }
+            Event::Over(_) => *priorities &= !finding.priorities,
+        }
         if arguments.json {
             let mut line = finding_json(finding);
             line["event"] = word.into();
@@ -322,7 +330,8 @@ fn history(arguments: &Look, events: &[(Duration, Event)]) -> Result<(u64, u64),
         true => print(&text)?,
         false => print_lines(&text)?,
     }
-    Ok((found, found - over))
+    let open = open.values().filter(|priorities| **priorities != 0).count() as u64;
+    Ok((found, open))
 }
 
 fn simulated(arguments: &Look, folder: &std::path::Path) -> Result<(), Failure> {

@@ -31,6 +31,11 @@ impl PortName {
     pub fn new(device: impl Into<String>, port: impl Into<String>) -> Self {
         Self { host: String::new(), device: device.into(), port: port.into() }
     }
+
+    /// The device that it is of, as a port without a name.
+    pub(super) fn of_device(&self) -> Self {
+        Self { port: String::new(), ..self.clone() }
+    }
 }
 
 impl fmt::Display for PortName {

@@ -277,7 +277,11 @@ impl fmt::Display for Text<'_> {
                      they have in common explains them"
                 );
             }
-            return writeln!(f, "verdict: nothing wrong, by {} probes", verdict.probes);
+            let unanswered = match lost {
+                0 => String::new(),
+                _ => format!(", of which {lost} were not answered"),
+            };
+            return writeln!(f, "verdict: nothing wrong, by {} probes{unanswered}", verdict.probes);
         };
         let since = clock(first.since_ns);
         let what = (first.culprit.named(topology), first.cause.text());

@@ -19,8 +19,8 @@ use super::super::limits::WINDOWS_MIN;
 use super::super::node::Node;
 use super::join::{Joined, explains};
 use super::{Cause, Culprit, Suspect};
-use crate::thresholds::{PAUSES_MIN, Shown, sooner};
-use crate::watch::{PRIORITIES, PoolSample};
+use crate::thresholds::{GROUPS, PAUSES_MIN, Shown, sooner};
+use crate::watch::PoolSample;
 
 /// A NIC that stops its switch for more than this part of the time storms.
 const STORM: f64 = 0.5;
@@ -121,14 +121,15 @@ fn switches(evidence: &Evidence<'_>) -> Vec<Suspect> {
     let intervals = evidence.intervals.len();
     for (number, interval) in evidence.intervals.iter().enumerate() {
         let mut of: BTreeMap<u32, (u64, u64, PoolSample, Shown)> = BTreeMap::new();
-        for ((switch, _), port) in &interval.ports {
+        for ((switch, to), port) in &interval.ports {
+            let serves = matches!(to, Node::Host(_));
             let (tx, rx, pool, shown) = of.entry(*switch).or_default();
             *tx += port.tx_pause;
             *rx += port.rx_pause;
             *pool = port.pool;
             for (group, own) in port.groups.iter().enumerate() {
                 if let Some(peak) = own.peak_bytes {
-                    shown.group(group, own.pauses, peak);
+                    shown.group((group, serves), own.pauses, peak);
                 }
             }
         }
@@ -156,7 +157,7 @@ fn switches(evidence: &Evidence<'_>) -> Vec<Suspect> {
         let by_memory = own_shown.windows(WINDOWS_MIN).find_map(|lately| {
             let of_own = shown.iter_mut().find(|(of, _)| *of == switch);
             of_own?.1 = Shown::sum(lately);
-            let mut found = (0..PRIORITIES).flat_map(|group| sooner(&shown, group));
+            let mut found = (0..GROUPS).flat_map(|group| sooner(&shown, group));
             found.find(|(of, _)| *of == switch).map(|(_, why)| why)
         });
         // Counts alone do not tell a threshold from a load; a configuration that is known to be wrong does.

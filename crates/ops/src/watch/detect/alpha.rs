@@ -4,7 +4,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use crate::thresholds::{Shown, sooner};
+use crate::thresholds::{GROUPS, Shown, sooner};
 use crate::tiers::climb;
 use crate::watch::port::{PRIORITIES, PortName, Role};
 use crate::watch::sample::Sample;
@@ -44,7 +44,8 @@ impl Thresholds {
             let of = seen.entry(&name.device).or_default();
             for (group, queue) in port.queues.iter().enumerate() {
                 let Some(peak) = queue.group_peak_bytes else { continue };
-                of.group(group, rise(name, group), peak);
+                let serves = matches!(port.peer, Some((_, Role::Nic)));
+                of.group((group, serves), rise(name, group), peak);
             }
         }
         for (device, mut shown) in seen {
@@ -66,10 +67,10 @@ impl Thresholds {
         }
         let mut all = Vec::new();
         for like in by_tier.values().filter(|like| like.len() > 1) {
-            for priority in 0..PRIORITIES {
-                let found = sooner(like, priority).map(|(device, evidence)| Sooner {
+            for group in 0..GROUPS {
+                let found = sooner(like, group).map(|(device, evidence)| Sooner {
                     device: device.to_owned(),
-                    priority,
+                    priority: group % PRIORITIES,
                     evidence,
                 });
                 all.extend(found);
@@ -166,6 +167,20 @@ mod tests {
         for (what, tors, expected) in rows {
             assert_eq!(found(tors, Some(POOL)), expected, "{what}");
         }
+    }
+
+    #[test]
+    fn ports_towards_servers_are_held_against_such_alone() {
+        // Uplinks have a larger alpha at all of them, and only the second has load from its servers.
+        let mut sample = sample(&[(0, 60_000, 2_000_000), (900, 123_076, 130_000)], Some(POOL));
+        let up = PortName::new("tor0", "leaf0");
+        sample.ports.get_mut(&up).unwrap().queues[3].group_peak_bytes = Some(1_900_000);
+        let mut thresholds = Thresholds::default();
+        let pauses = |name: &PortName, group: usize| {
+            sample.ports[name].queues[group].pauses_sent.unwrap_or(0)
+        };
+        thresholds.look(&sample, Duration::from_secs(1), MEMORY, pauses);
+        assert_eq!(thresholds.sooner(&sample), []);
     }
 
     #[test]

@@ -4,8 +4,13 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::watch::port::PortName;
+
 /// Counters are saved once in this time at least, or nobody waits for them.
 const LONGEST: Duration = Duration::from_secs(60);
+
+/// So many gaps are remembered: who saves does not do so by the clock.
+const REMEMBERED: usize = 6;
 
 /// When a device has counted on.
 #[derive(Clone, Copy, Debug)]
@@ -13,56 +18,66 @@ struct Cadence {
     /// When it was last judged.
     at: Duration,
     changed: Duration,
-    /// How long that took the time before.
-    gap: Duration,
+    /// How long that took of late, and the place of the next.
+    gaps: ([Duration; REMEMBERED], usize),
 }
 
 impl Cadence {
+    /// How long it takes at most. The longest is not believed: it may have been idle once.
+    fn gap(self) -> Duration {
+        let mut gaps = self.gaps.0;
+        gaps.sort_unstable();
+        gaps[REMEMBERED - 2]
+    }
+
     /// A look more or less is no cadence.
     fn is_slow(self, poll: Duration) -> bool {
-        self.gap > poll * 3 / 2
+        self.gap() > poll * 3 / 2
     }
 
     /// Whether a device that shows no change is taken not to have been asked since, and not to be idle.
     fn is_awaited(self, now: Duration, poll: Duration) -> bool {
-        self.is_slow(poll) && now.saturating_sub(self.changed) < self.gap.min(LONGEST) * 3 / 2
+        self.is_slow(poll) && now.saturating_sub(self.changed) < self.gap().min(LONGEST) * 2
     }
 }
 
 /// By device.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cadences(BTreeMap<String, Cadence>);
+pub(super) struct Cadences(BTreeMap<PortName, Cadence>);
 
 /// What a look is worth.
 #[derive(Debug, Default)]
 pub(super) struct Updates {
     /// Devices that are judged, and since when they were not.
-    pub(super) updated: BTreeMap<String, Duration>,
+    pub(super) updated: BTreeMap<PortName, Duration>,
     /// Devices that have not been asked since.
-    pub(super) awaited: BTreeSet<String>,
+    pub(super) awaited: BTreeSet<PortName>,
 }
 
 impl Cadences {
     /// A look at some devices, of each of which it is known whether it has `changed` since the look `before`.
     pub(super) fn look(
         &mut self,
-        changed: BTreeMap<&str, bool>,
+        changed: BTreeMap<PortName, bool>,
         before: Duration,
         at: Duration,
         poll: Duration,
     ) -> Updates {
         let mut updates = Updates::default();
         for (device, changed) in changed {
-            let first = Cadence { at: before, changed: before, gap: Duration::ZERO };
-            let known = self.0.entry(device.to_owned()).or_insert(first);
+            let first = Cadence { at: before, changed: before, gaps: Default::default() };
+            let known = self.0.entry(device.clone()).or_insert(first);
             if changed {
-                known.gap = at - core::mem::replace(&mut known.changed, at);
+                let took = at - core::mem::replace(&mut known.changed, at);
+                let (gaps, next) = &mut known.gaps;
+                gaps[*next % REMEMBERED] = took;
+                *next += 1;
             } else if known.is_awaited(at, poll) {
-                updates.awaited.insert(device.to_owned());
+                updates.awaited.insert(device);
                 continue;
             }
             let since = core::mem::replace(&mut known.at, at);
-            updates.updated.insert(device.to_owned(), since);
+            updates.updated.insert(device, since);
         }
         updates
     }
@@ -70,6 +85,6 @@ impl Cadences {
     /// How long the slowest device takes to count on, if it is slower than the looks.
     pub(super) fn longest(&self, poll: Duration) -> Duration {
         let slow = self.0.values().filter(|known| known.is_slow(poll));
-        slow.map(|known| known.gap.min(LONGEST)).max().unwrap_or(Duration::ZERO)
+        slow.map(|known| known.gap()).max().unwrap_or(Duration::ZERO)
     }
 }

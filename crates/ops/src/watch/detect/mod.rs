@@ -28,7 +28,7 @@ mod storm;
 
 use core::fmt;
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::port::{PRIORITIES, PortName, Role};
 use super::sample::{PortSample, QueueSample, Sample};
@@ -269,8 +269,8 @@ type Key = (Kind, String);
 #[derive(Clone, Debug)]
 struct Open {
     finding: Finding,
-    /// When it was last seen to be so.
-    seen: Duration,
+    /// When each priority was last seen to be so.
+    seen: [Duration; PRIORITIES],
 }
 
 /// All detectors over all ports.
@@ -331,10 +331,10 @@ impl Watch {
             }
         };
         self.begin.1 = self.begin.1.saturating_add(1);
-        let mut changed: BTreeMap<&str, bool> = BTreeMap::new();
+        let mut changed: BTreeMap<PortName, bool> = BTreeMap::new();
         for (name, now) in &sample.ports {
             let is_new = self.ports.get(name).is_none_or(|state| state.last != *now);
-            *changed.entry(&name.device).or_default() |= is_new;
+            *changed.entry(name.of_device()).or_default() |= is_new;
         }
         let Updates { updated, awaited } =
             self.cadences.look(changed, at - gap, at, self.settings.poll);
@@ -346,7 +346,7 @@ impl Watch {
                 self.enter(name, now);
                 continue;
             };
-            let Some(&before) = updated.get(&name.device) else { continue };
+            let Some(&before) = updated.get(&name.of_device()) else { continue };
             let gap = at - before;
             if fell(&state.last, now) {
                 *state = PortState::new(&self.settings, now);
@@ -388,8 +388,11 @@ impl Watch {
         self.ports.retain(|name, _| sample.ports.contains_key(name));
         // What is wrong with a device that was not asked since is wrong still.
         for open in self.open.values_mut() {
-            if awaited.contains(&open.finding.port.device) {
-                open.seen = at;
+            let PortName { host, device, .. } = &open.finding.port;
+            let is_of =
+                |of: &PortName| of.device == *device && (host.is_empty() || of.host == *host);
+            if awaited.iter().any(is_of) {
+                open.seen = [at; PRIORITIES];
             }
         }
         self.events(at, seen)
@@ -402,7 +405,7 @@ impl Watch {
         self.thresholds = Thresholds::default();
         // Times of another clock say nothing by this one. What was found is so until that is over by the new one.
         self.early.clear();
-        self.open.values_mut().for_each(|open| open.seen = at);
+        self.open.values_mut().for_each(|open| open.seen = [at; PRIORITIES]);
         for (name, now) in &sample.ports {
             self.learn(name, now);
             self.enter(name, now);
@@ -428,7 +431,7 @@ impl Watch {
     fn marks(
         &mut self,
         sample: &Sample,
-        updated: &BTreeMap<String, Duration>,
+        updated: &BTreeMap<PortName, Duration>,
         at: Duration,
         seen: &mut Seen,
     ) {
@@ -437,14 +440,17 @@ impl Watch {
             sent: u64,
             held_up: u64,
             marked: Option<u64>,
+            before: Option<Duration>,
         }
         let mut sums: BTreeMap<(&str, u8), Sum> = BTreeMap::new();
         for (name, now) in sample.ports.iter().filter(|(_, now)| now.role == Role::Switch) {
             let Some(state) = self.ports.get(name) else { continue };
+            let before = updated.get(&name.of_device()).copied();
             for priority in 0..PRIORITIES as u8 {
                 let (now, last) =
                     (&now.queues[usize::from(priority)], &state.last.queues[usize::from(priority)]);
                 let sum = sums.entry((&name.device, priority)).or_default();
+                sum.before = before;
                 sum.sent += rise(now.pauses_sent, last.pauses_sent);
                 sum.held_up += rise(now.paused_us, last.paused_us)
                     + rise(now.pauses_received, last.pauses_received);
@@ -454,7 +460,7 @@ impl Watch {
             }
         }
         for ((device, priority), sum) in sums {
-            let (Some(marked), Some(&before)) = (sum.marked, updated.get(device)) else { continue };
+            let (Some(marked), Some(before)) = (sum.marked, sum.before) else { continue };
             let key = (device.to_owned(), priority);
             if marked > 0 {
                 self.ecn.remove(&key);
@@ -519,7 +525,7 @@ impl Watch {
             let key = (kind, who.clone());
             let priorities = 1 << (priority & 7);
             if let Some(open) = self.open.get_mut(&key) {
-                open.seen = at;
+                open.seen[priority & 7] = at;
                 if open.finding.priorities & priorities != 0 {
                     continue;
                 }
@@ -530,21 +536,20 @@ impl Watch {
         let mut events: Vec<Event> = news.values().cloned().map(Event::Found).collect();
         for (key, finding) in news {
             let priorities = finding.priorities;
-            let open = self.open.entry(key).or_insert(Open { finding, seen: at });
+            let open = self.open.entry(key).or_insert(Open { finding, seen: [at; PRIORITIES] });
             open.finding.priorities |= priorities;
         }
         let patience = self.settings.restoration.max(self.settings.poll);
-        let over: BTreeSet<Key> = self
-            .open
-            .iter()
-            .filter(|(_, open)| at - open.seen > patience)
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in over {
-            if let Some(open) = self.open.remove(&key) {
-                events.push(Event::Over(open.finding));
+        self.open.retain(|_, open| {
+            let late = (0..PRIORITIES).filter(|priority| at - open.seen[*priority] > patience);
+            let over =
+                late.fold(0, |mask, priority| mask | 1 << priority) & open.finding.priorities;
+            if over != 0 {
+                events.push(Event::Over(Finding { priorities: over, ..open.finding.clone() }));
+                open.finding.priorities &= !over;
             }
-        }
+            open.finding.priorities != 0
+        });
         events
     }
 }

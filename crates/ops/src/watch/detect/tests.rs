@@ -132,6 +132,39 @@ fn who_saves_counters_more_rarely_than_they_are_looked_at_is_judged_by_what_was_
             assert_eq!(watch.cadences.longest(watch.settings.poll).as_secs(), every);
         }
     }
+    // By no clock, and beside a host whose device has the same name and is looked at as often as it counts.
+    let mut watch = Watch::new(Settings::default());
+    let (mut events, mut saved, mut next) = (Vec::new(), 0, 0);
+    let gaps = [8, 7, 3, 8, 2, 2, 5, 8, 3, 6];
+    for second in 0..300 {
+        if second == next {
+            saved = second;
+            next += gaps[second as usize % gaps.len()];
+        }
+        let mut sample = Sample::default();
+        for (host, of) in
+            [("h0", nic((3_000 * saved, None, Some(5)))), ("h1", nic((7, None, Some(second))))]
+        {
+            let port = of.ports.into_values().next().unwrap();
+            let name = PortName { host: host.to_owned(), ..PortName::new("mlx5_0", "1") };
+            sample.ports.insert(name, port);
+        }
+        events.extend(watch.look(Duration::from_secs(second), &sample));
+    }
+    assert_eq!(kinds(&events), [(Kind::PauseStorm, "h0")], "{events:?}");
+    assert_eq!(events.len(), 1, "{events:?}");
+    // One that is idle for long, and counts on, is not waited for.
+    let mut watch = Watch::new(Settings::default());
+    let mut over = Vec::new();
+    for second in 0..300 {
+        let count = if (50..150).contains(&second) { 50 } else { second };
+        let mut sample = nic((0, None, Some(count)));
+        let queue = &mut sample.ports.values_mut().next().unwrap().queues[3];
+        (queue.dropped, queue.pauses_received) = (Some(u64::from(second >= 150)), Some(1));
+        let events = watch.look(Duration::from_secs(second), &sample);
+        over.extend(events.iter().filter(|of| matches!(of, Event::Over(_))).map(|_| second));
+    }
+    assert_eq!(over, [152]);
     // Nobody waits for one that has stopped: what is not so any more is over.
     let mut watch = Watch::new(Settings::default());
     let mut events = Vec::new();
@@ -167,6 +200,25 @@ fn priorities_that_are_stuck_together_are_one_finding_and_one_that_follows_is_ne
         .collect();
     assert_eq!(found, ["3,4", "5"]);
     assert_eq!(watch.open().map(Finding::priority_list).collect::<Vec<_>>(), ["3,4,5"]);
+    // One that ends is over by itself, and found when it comes again.
+    let mut ends = |looks: core::ops::Range<u64>, stands_still: bool| {
+        let mut told = Vec::new();
+        for second in looks {
+            let mut sample = sample(second);
+            if stands_still {
+                sample.ports.values_mut().next().unwrap().queues[4].pauses_sent = Some(58_000);
+            }
+            for event in watch.look(Duration::from_secs(second), &sample) {
+                told.push(match event {
+                    Event::Found(finding) => ("found", finding.priority_list()),
+                    Event::Over(finding) => ("over", finding.priority_list()),
+                });
+            }
+        }
+        told
+    };
+    assert_eq!(ends(30..50, true), [("over", "4".to_owned())]);
+    assert_eq!(ends(50..70, false), [("found", "4".to_owned())]);
 }
 
 #[test]
