@@ -20,6 +20,7 @@
 //!   connections                       which id an event of the connection manager is for
 //!   event   registry   request        queues with a descriptor; what is alive; requests from C
 //!   errno                             the only place where errors become numbers
+//!   heap                              the memory of all of them, apart from the program's
 //! ```
 //!
 //! C's structures are a crate of their own, [`abi`]. [`rdmacm`] stands on all of them and calls what returns a `Result`, never an entry point.
@@ -52,6 +53,7 @@ pub mod device;
 mod errno;
 mod event;
 pub mod fork;
+mod heap;
 pub mod kernel;
 mod log;
 pub mod memory;
