@@ -71,7 +71,7 @@ pub(super) fn run(arguments: &Report) -> Result<(), Failure> {
         kept: store.single_probes().map_err(of_store)?,
         told: store.told().map_err(of_store)?,
         last: {
-            let hosts = verdict.culprit().hosts(collector.map());
+            let hosts = verdict.hosts(collector.map());
             store.last_probes(hosts.as_ref(), since_ns, PROBES_SHOWN).map_err(of_store)?
         },
     };

@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &Sim) -> Result<(), Failure> {
     }
     if let Some(folder) = &arguments.output {
         let all = || mesh.windows().iter().flat_map(|of| of.raw.iter().map(|raw| (of.host, *raw)));
-        let told_by = verdict.culprit().hosts(mesh.map());
+        let told_by = verdict.hosts(mesh.map());
         let name = |host| mesh.topology().name(End::Host(host));
         let html = page(&Shown {
             title: &scenario.title,

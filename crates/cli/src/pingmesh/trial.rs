@@ -58,7 +58,7 @@ pub(super) fn run(arguments: &arguments::Trial) -> Result<(), Failure> {
 
 fn tell(one: &Tried, fault: Fault, seed: u64, explain: bool) -> Result<(), Failure> {
     let said = if one.is_right() { "right" } else { "WRONG" };
-    let truth = named(one.truth);
+    let truth = named(&one.truth);
     print(&format!("{:<24} seed {seed:<4} {truth:<24} {said}\n", fault.name()))?;
     match explain || !one.is_right() {
         true => print(&one.verdict.text(&Trial::topology()).to_string()),

@@ -82,7 +82,7 @@ hint: a scenario is a TOML file, such as those in scenarios/pingmesh
         .stdout_eq("")
         .stderr_eq(str![[r#"
 error: no fault has such a name
-hint: nothing, dead link, link losing 0.1 %, storming NIC, slow receiver, ToR with alpha 1/64, busy host, ToR with wrong DSCP map
+hint: nothing, dead link, link losing 0.1 %, storming NIC, slow receiver, ToR with alpha 1/64, busy host, ToR with wrong DSCP map, two dead links, two links losing 0.1 %
 
 "#]]);
 }

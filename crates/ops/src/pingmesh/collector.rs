@@ -336,49 +336,42 @@ impl Collector {
                 changes.push(Change::Ended(culprit));
             }
         }
-        // The others may be its symptoms.
-        let Some(suspect) = verdict.suspects.first() else { return Ok(changes) };
-        let why = (suspect.cause, suspect.joined.reach);
-        match self.open.get_mut(&suspect.culprit) {
-            Some((_, known)) if *known == why || (known.0 == why.0 && why.1.is_none()) => {}
-            Some((id, known)) => {
-                store.change_incident(
-                    *id,
-                    suspect.cause.text(),
-                    &suspect.lines().collect::<Vec<_>>(),
-                )?;
-                *known = why;
-                changes.push(Change::Became(suspect.clone()));
-            }
-            None => {
-                let incident = Incident {
-                    id: 0,
-                    culprit: suspect.culprit.named(self.topology()),
-                    cause: suspect.cause.text().to_owned(),
-                    since_ns: suspect.since_ns,
-                    until_ns: None,
-                    evidence: suspect.lines().collect(),
-                };
-                let id = store.begin_incident(&incident)?;
-                self.open.insert(suspect.culprit, (id, why));
-                changes.push(Change::Began(suspect.clone()));
+        for suspect in verdict.sick() {
+            let why = (suspect.cause, suspect.joined.reach);
+            let lines = || suspect.lines().collect::<Vec<_>>();
+            match self.open.get_mut(&suspect.culprit) {
+                Some((_, known)) if *known == why || (known.0 == why.0 && why.1.is_none()) => {}
+                Some((id, known)) => {
+                    store.change_incident(*id, suspect.cause.text(), &lines())?;
+                    *known = why;
+                    changes.push(Change::Became(suspect.clone()));
+                }
+                None => {
+                    let incident = Incident {
+                        id: 0,
+                        culprit: suspect.culprit.named(self.topology()),
+                        cause: suspect.cause.text().to_owned(),
+                        since_ns: suspect.since_ns,
+                        until_ns: None,
+                        evidence: lines(),
+                    };
+                    let id = store.begin_incident(&incident)?;
+                    self.open.insert(suspect.culprit, (id, why));
+                    changes.push(Change::Began(suspect.clone()));
+                }
             }
         }
         Ok(changes)
     }
 }
 
-/// The verdict by the last few windows; if they say nothing by more of them, in which rare losses show.
+/// The verdict by the last few windows, and by more of them, in which rare losses show.
 pub fn verdict_by(look: impl Fn(u64) -> (Judge, Seen)) -> Verdict {
     let [few, many] = WINDOWS_JUDGED.map(|windows| {
-        let look = &look;
-        move || {
-            let (judge, seen) = look(windows);
-            judge.verdict(&seen)
-        }
+        let (judge, seen) = look(windows);
+        judge.verdict(&seen)
     });
-    let recent = few();
-    if recent.culprit() == Culprit::Nothing { many() } else { recent }
+    if few.suspects.is_empty() { many } else { few.with_losses_of(many) }
 }
 
 #[cfg(test)]
@@ -392,7 +385,11 @@ mod tests {
     const LENGTH: u64 = 1_000_000_000;
 
     fn made(store: &mut Store) -> Collector {
-        let topology = single_switch(4, Cables::new(Rate::from_gbps(40), 2));
+        of_hosts(4, store)
+    }
+
+    fn of_hosts(hosts: u32, store: &mut Store) -> Collector {
+        let topology = single_switch(hosts, Cables::new(Rate::from_gbps(40), 2));
         Collector::new(topology, Rates::default(), LENGTH, store, 0).unwrap()
     }
 
@@ -406,9 +403,13 @@ mod tests {
         Address { gid: [host as u8; 16], qpn: 100 + host, tcp: None }
     }
 
-    /// What a host sees of all others, with these round trips in microseconds.
+    /// What a host of four sees of all others, with these round trips in microseconds.
     fn window(host: u32, start_ns: u64, us: impl Fn(u32) -> u64) -> Window {
-        let pairs = (0..4).filter(|target| *target != host).map(|target| {
+        window_of(4, host, start_ns, us)
+    }
+
+    fn window_of(hosts: u32, host: u32, start_ns: u64, us: impl Fn(u32) -> u64) -> Window {
+        let pairs = (0..hosts).filter(|target| *target != host).map(|target| {
             let mut pair = Pair::new(target, Scope::Tor, 1);
             pair.counts = Counts { sent: 10, answered: 10, ..Counts::default() };
             pair.labels = vec![OfLabel { sent: 10, lost: 0, slow: 0 }];
@@ -493,6 +494,52 @@ mod tests {
         let incidents = store.incidents().unwrap();
         assert_eq!(incidents.len(), 1);
         assert_eq!((incidents[0].cause.as_str(), incidents[0].until_ns), ("carries nothing", None));
+    }
+
+    #[test]
+    fn each_of_several_that_lose_packets_is_an_incident() {
+        let (_folder, mut store) = store();
+        let mut collector = of_hosts(12, &mut store);
+        let mut seen = Vec::new();
+        for round in 0..12 {
+            let at = round * LENGTH;
+            let windows = (0..12).map(|host| {
+                let mut window = window_of(12, host, at, |_| 20);
+                for pair in &mut window.pairs {
+                    let is_of = |one: u32| host == one || pair.target == one;
+                    // Two links are dead from the sixth window on; a third loses one probe a window.
+                    let lost = match () {
+                        () if round > 5 && (is_of(1) || is_of(7)) => 10,
+                        () if host == 3 && u64::from(pair.target) == (4 + round) % 12 => 1,
+                        () => continue,
+                    };
+                    pair.counts.answered = 10 - lost;
+                    pair.counts.timeout = lost;
+                    pair.labels[0].lost = lost;
+                    if lost == 10 {
+                        pair.network = Latency::default();
+                        pair.responder = Latency::default();
+                    }
+                }
+                window
+            });
+            keep(&mut collector, &windows.collect::<Vec<_>>(), &mut store);
+            seen.extend(judge(&mut collector, &mut store, at + LENGTH));
+        }
+        let named = |of: &Suspect| (of.culprit.named(collector.topology()), of.cause);
+        let began = seen.iter().filter_map(|change| match change {
+            Change::Began(suspect) => Some(named(suspect).0),
+            Change::Became(_) => None,
+            Change::Ended(_) => panic!("{seen:?}"),
+        });
+        assert_eq!(began.collect::<Vec<_>>(), ["link h3-s0", "link h1-s0", "link h7-s0"]);
+        let verdict = collector.verdict_at(12 * LENGTH);
+        let sick: Vec<_> = verdict.sick().iter().map(named).collect();
+        let dead = |host: &str| (format!("link {host}-s0"), Cause::Dead);
+        assert_eq!(sick, [dead("h7"), dead("h1"), ("link h3-s0".to_owned(), Cause::Lossy)]);
+        let said = verdict.text(collector.topology()).to_string();
+        assert_eq!(said.matches("verdict: link").count(), 3, "{said}");
+        assert!(!said.contains("also seen"), "{said}");
     }
 
     #[test]

@@ -54,7 +54,12 @@ pub fn json(told: &Told<'_>) -> String {
             "p50_us": sum.network.us(0.5), "p99_us": sum.network.us(0.99),
         })
     });
-    let suspects = verdict.suspects.iter().map(|suspect| of_suspect(suspect, topology));
+    let sick = verdict.sick().len();
+    let suspects = (0..).zip(&verdict.suspects).map(|(number, suspect)| {
+        let mut value = of_suspect(suspect, topology);
+        value["sick"] = (number < sick).into();
+        value
+    });
     let incidents = incidents.iter().map(|incident| {
         json!({
             "what": incident.culprit, "why": incident.cause, "since_ns": incident.since_ns,
@@ -101,7 +106,7 @@ fn of_scope(scope: Scope, sum: &Sum, tcp: &TcpSum) -> Value {
     })
 }
 
-/// The first of a verdict is the likeliest; of each of the others it may be a symptom.
+/// The first of a verdict is the likeliest. One that is not `sick` may be a symptom of those that are.
 fn of_suspect(suspect: &Suspect, topology: &Topology) -> Value {
     json!({
         "what": suspect.culprit.named(topology),

@@ -12,6 +12,9 @@ use super::store::Incident;
 use super::summary::{Sum, Summary, TcpSum};
 use super::verdict::{Clock, Culprit, Verdict, moment_of_model, moment_of_wall, of_model, of_wall};
 
+/// How the line begins that says what is sick.
+const VERDICT: &str = "verdict: ";
+
 /// What is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
@@ -42,14 +45,16 @@ pub fn page(shown: &Shown<'_>) -> String {
     page.section("Verdict");
     let clock = if is_simulated { of_model } else { of_wall };
     let text = verdict.text_by(topology, clock).to_string();
-    match text.split_once('\n') {
-        Some((said, evidence)) => {
-            page.add(&headline(verdict, said));
-            if !evidence.is_empty() {
-                page.add(&Block::Lines(evidence.trim_end()));
-            }
+    for one in text
+        .split_inclusive('\n')
+        .collect::<Vec<_>>()
+        .chunk_by(|_, next| !next.starts_with(VERDICT))
+    {
+        let (said, evidence) = (one[0].trim_end(), one[1..].concat());
+        page.add(&headline(verdict, said));
+        if !evidence.is_empty() {
+            page.add(&Block::Lines(evidence.trim_end()));
         }
-        None => drop(page.add(&headline(verdict, &text))),
     }
     let (nodes, links) = marks(verdict);
     let drawing = marked(topology, &nodes, &links, "now", "what the verdict names");
@@ -57,9 +62,11 @@ pub fn page(shown: &Shown<'_>) -> String {
 
     if !probes.is_empty() {
         page.section("Single probes");
-        let of = match verdict.culprit() {
-            Culprit::Nothing => "of any host".to_owned(),
-            culprit => format!("that tell of {}", culprit.named(topology)),
+        let sick: Vec<String> =
+            verdict.sick().iter().map(|of| of.culprit.named(topology)).collect();
+        let of = match sick.is_empty() {
+            true => "of any host".to_owned(),
+            false => format!("that tell of {}", sick.join(", ")),
         };
         let note = format!("The last {of} that failed or were slow, the newest first");
         let clock = if is_simulated { moment_of_model } else { moment_of_wall };
@@ -116,12 +123,16 @@ fn headline<'a>(verdict: &Verdict, said: &'a str) -> Block<'a> {
 
 /// The nodes and links that a verdict names.
 fn marks(verdict: &Verdict) -> (Vec<End>, Vec<[End; 2]>) {
-    match verdict.culprit() {
-        Culprit::Nothing => (vec![], vec![]),
-        Culprit::Host(host) | Culprit::Nic(host) => (vec![End::Host(host)], vec![]),
-        Culprit::Tor(switch) | Culprit::Plane(switch) => (vec![End::Switch(switch)], vec![]),
-        Culprit::Link(a, b) => (vec![], vec![[a, b].map(|node: Node| node.into())]),
+    let (mut nodes, mut links) = (Vec::new(), Vec::new());
+    for of in verdict.sick() {
+        match of.culprit {
+            Culprit::Nothing => {}
+            Culprit::Host(host) | Culprit::Nic(host) => nodes.push(End::Host(host)),
+            Culprit::Tor(switch) | Culprit::Plane(switch) => nodes.push(End::Switch(switch)),
+            Culprit::Link(a, b) => links.push([a, b].map(|node: Node| node.into())),
+        }
     }
+    (nodes, links)
 }
 
 fn float(value: Option<f64>) -> Cell<'static> {

@@ -1,4 +1,4 @@
-//! How often the verdict is right: faults of seven kinds, and none, injected into a simulated Clos.
+//! How often the verdict is right: faults of seven kinds, two at once, and none, injected into a simulated Clos.
 //!
 //! ```text
 //!   seed ─► where and when ─► network with the fault ─► probes, counters ─► verdict ─┐
@@ -15,14 +15,14 @@ use fabric::NetworkConfig;
 use fabric::fault::{DropRule, Fault as NetworkFault, FaultKind};
 use fabric::random::Random;
 use fabric::switch::config::SwitchConfig;
-use fabric::topology::{Cables, ClosShape, Topology, clos};
+use fabric::topology::{Cables, ClosShape, End, Topology, clos};
 use fabric::workload::FlowSpec;
 use rdma::{Rate, Span, Time};
 
 use super::pinglist::Rates;
 use super::scope::Map;
 use super::simulation::{CORE, Mesh, Scale, host_model};
-use super::verdict::{Culprit, Verdict};
+use super::verdict::{Culprit, Suspect, Verdict};
 
 /// The Clos of all trials.
 const SHAPE: ClosShape = ClosShape {
@@ -71,11 +71,15 @@ pub enum Fault {
     BusyHost,
     /// A ToR maps the DSCP of RDMA to a class that is not lossless.
     WrongDscp,
+    /// Two links carry nothing, from one moment on.
+    DeadLinks,
+    /// Of two links one direction each loses 0.1 % of its packets.
+    LossyLinks,
 }
 
 impl Fault {
     /// All of them; the control first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Nothing,
         Self::DeadLink,
         Self::LossyLink,
@@ -84,6 +88,8 @@ impl Fault {
         Self::WrongAlpha,
         Self::BusyHost,
         Self::WrongDscp,
+        Self::DeadLinks,
+        Self::LossyLinks,
     ];
 
     /// What tables call it.
@@ -97,6 +103,8 @@ impl Fault {
             Self::WrongAlpha => "ToR with alpha 1/64",
             Self::BusyHost => "busy host",
             Self::WrongDscp => "ToR with wrong DSCP map",
+            Self::DeadLinks => "two dead links",
+            Self::LossyLinks => "two links losing 0.1 %",
         }
     }
 }
@@ -106,8 +114,8 @@ impl Fault {
 pub struct Trial {
     /// What was injected.
     pub fault: Fault,
-    /// Where: what the verdict is to say.
-    pub truth: Culprit,
+    /// Where: what the verdict is to say, all of it.
+    pub truth: Vec<Culprit>,
     /// When.
     pub at: Time,
     config: NetworkConfig,
@@ -119,7 +127,7 @@ pub struct Tried {
     /// What was injected.
     pub fault: Fault,
     /// Where.
-    pub truth: Culprit,
+    pub truth: Vec<Culprit>,
     /// When, in nanoseconds; zero if it was so from the beginning.
     pub at_ns: u64,
     /// What was said.
@@ -129,9 +137,10 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// Whether it was right: the very host, NIC, link or switch; nothing if there was nothing.
+    /// Whether it was right: the very hosts, NICs, links or switches and no other; nothing if there was nothing.
     pub fn is_right(&self) -> bool {
-        self.verdict.culprit() == self.truth
+        let sick = self.verdict.sick();
+        sick.len() == self.truth.len() && sick.iter().all(|of| self.truth.contains(&of.culprit))
     }
 }
 
@@ -153,7 +162,7 @@ impl Trial {
         // Nobody gives up: that would be a fault of its own.
         config.nic.ack_timeout_code = 13;
         let at = Time::ZERO + WINDOW * BEGINS_IN + Span::from_ps(random.below(WINDOW.as_ps()));
-        let mut trial = Self { fault, truth: Culprit::Nothing, at, config };
+        let mut trial = Self { fault, truth: Vec::new(), at, config };
         trial.inject(&map, &mut random);
         Ok(trial)
     }
@@ -163,47 +172,63 @@ impl Trial {
         let host = random.below(topology.hosts.len() as u64) as u32;
         let tors: Vec<u32> = map.podsets.keys().copied().collect();
         let tor = tors[random.below(tors.len() as u64) as usize];
-        let link = topology.links[random.below(topology.links.len() as u64) as usize].ends;
-        let [from, to] = if random.chance(0.5) { link } else { [link[1], link[0]] };
-        let of_link = Culprit::link(link[0].into(), link[1].into());
-        let settings = self.config.switch.clone();
-        let (truth, kind) = match self.fault {
-            Fault::Nothing => (Culprit::Nothing, None),
-            Fault::DeadLink => (of_link, Some(FaultKind::LinkDown { ends: link })),
-            Fault::LossyLink => {
-                let rule = DropRule::Chance(LOSS);
-                (of_link, Some(FaultKind::LinkRule { from, to, rule }))
-            }
-            Fault::Storm => (Culprit::Nic(host), Some(FaultKind::NicStuck { host })),
-            Fault::SlowReceiver => {
-                let nic = self.config.nic.clone();
-                let slow = fabric::nic::NicConfig { receive: SLOW_RECEIVE, ..nic };
-                self.config.nics.insert(host, slow);
-                (Culprit::Nic(host), None)
-            }
-            Fault::WrongAlpha => {
-                let kind = FaultKind::AlphaChanges { switch: tor, exponent: -6 };
-                (Culprit::Tor(tor), Some(kind))
-            }
-            Fault::BusyHost => {
-                let mut model = self.config.host.clone().unwrap_or_default();
-                model.cpu.hogs = vec![CORE, CORE];
-                self.config.hosts.insert(host, model);
-                (Culprit::Host(host), None)
-            }
-            Fault::WrongDscp => {
-                let mut map = settings.dscp_to_class;
-                map[3] = 1;
-                let wrong = SwitchConfig { dscp_to_class: map, ..settings };
-                self.config.switches.insert(tor, wrong);
-                (Culprit::Tor(tor), None)
-            }
+        let mut link = random.below(topology.links.len() as u64) as usize;
+        let mut of_link = |random: &mut Random| {
+            let ends = topology.links[link].ends;
+            let directed = if random.chance(0.5) { ends } else { [ends[1], ends[0]] };
+            // Another one, if there is a second.
+            link += 1 + random.below(topology.links.len() as u64 - 1) as usize;
+            link %= topology.links.len();
+            (Culprit::link(ends[0].into(), ends[1].into()), directed)
         };
-        self.truth = truth;
-        match kind {
-            Some(kind) => self.config.faults.push(NetworkFault { at: self.at, kind }),
-            None => self.at = Time::ZERO,
+        let links = match self.fault {
+            Fault::DeadLinks | Fault::LossyLinks => [of_link(random), of_link(random)].to_vec(),
+            _ => vec![of_link(random)],
+        };
+        let of_links = |kind: fn([End; 2]) -> FaultKind| {
+            links.iter().map(|&(truth, ends)| (truth, Some(kind(ends)))).collect()
+        };
+        let settings = self.config.switch.clone();
+        let injected: Vec<(Culprit, Option<FaultKind>)> =
+            match self.fault {
+                Fault::Nothing => Vec::new(),
+                Fault::DeadLink | Fault::DeadLinks => of_links(|ends| FaultKind::LinkDown { ends }),
+                Fault::LossyLink | Fault::LossyLinks => of_links(|[from, to]| {
+                    FaultKind::LinkRule { from, to, rule: DropRule::Chance(LOSS) }
+                }),
+                Fault::Storm => vec![(Culprit::Nic(host), Some(FaultKind::NicStuck { host }))],
+                Fault::SlowReceiver => {
+                    let nic = self.config.nic.clone();
+                    let slow = fabric::nic::NicConfig { receive: SLOW_RECEIVE, ..nic };
+                    self.config.nics.insert(host, slow);
+                    vec![(Culprit::Nic(host), None)]
+                }
+                Fault::WrongAlpha => {
+                    let kind = FaultKind::AlphaChanges { switch: tor, exponent: -6 };
+                    vec![(Culprit::Tor(tor), Some(kind))]
+                }
+                Fault::BusyHost => {
+                    let mut model = self.config.host.clone().unwrap_or_default();
+                    model.cpu.hogs = vec![CORE, CORE];
+                    self.config.hosts.insert(host, model);
+                    vec![(Culprit::Host(host), None)]
+                }
+                Fault::WrongDscp => {
+                    let mut map = settings.dscp_to_class;
+                    map[3] = 1;
+                    let wrong = SwitchConfig { dscp_to_class: map, ..settings };
+                    self.config.switches.insert(tor, wrong);
+                    vec![(Culprit::Tor(tor), None)]
+                }
+            };
+        let at = self.at;
+        let begins = |(_, kind): &(_, Option<FaultKind>)| Some(NetworkFault { at, kind: (*kind)? });
+        let faults: Vec<NetworkFault> = injected.iter().filter_map(begins).collect();
+        if faults.is_empty() {
+            self.at = Time::ZERO;
         }
+        self.config.faults.extend(faults);
+        self.truth = injected.into_iter().map(|(truth, _)| truth).collect();
     }
 
     /// Runs it.
@@ -277,11 +302,11 @@ fn services(map: &Map, end: Time, random: &mut Random) -> Vec<FlowSpec> {
 pub struct Score {
     /// Trials with this fault.
     pub injected: u32,
-    /// Of them, those of which the verdict has named the very culprit.
+    /// Of them, those of which the verdict has named the very culprits.
     pub right: u32,
     /// Of them, those of which it has named nothing.
     pub missed: u32,
-    /// Trials of which the verdict was of a kind that belongs to this fault; see [`Score::precision`].
+    /// Accusations of a kind that belongs to this fault, in all trials; see [`Score::precision`].
     pub said: u32,
     /// Of them, those that were right.
     pub said_right: u32,
@@ -304,8 +329,8 @@ const fn belongs(fault: Fault) -> Option<super::verdict::Cause> {
     use super::verdict::Cause;
     match fault {
         Fault::Nothing => None,
-        Fault::DeadLink => Some(Cause::Dead),
-        Fault::LossyLink => Some(Cause::Lossy),
+        Fault::DeadLink | Fault::DeadLinks => Some(Cause::Dead),
+        Fault::LossyLink | Fault::LossyLinks => Some(Cause::Lossy),
         Fault::Storm => Some(Cause::PauseStorm),
         Fault::SlowReceiver => Some(Cause::SlowReceiver),
         Fault::WrongAlpha => Some(Cause::EarlyPauses),
@@ -321,24 +346,31 @@ pub fn scores(tried: &[Tried]) -> BTreeMap<Fault, Score> {
         let score = scores.entry(one.fault).or_default();
         score.injected += 1;
         score.right += u32::from(one.is_right());
-        score.missed += u32::from(one.verdict.culprit() == Culprit::Nothing);
+        score.missed += u32::from(one.verdict.sick().is_empty());
     }
-    for fault in Fault::ALL {
-        let cause = belongs(fault);
-        let says =
-            |one: &&Tried| one.verdict.suspects.first().map(|suspect| suspect.cause) == cause;
-        let of_kind: Vec<&Tried> = tried.iter().filter(says).collect();
-        if let Some(score) = scores.get_mut(&fault) {
-            score.said = of_kind.len() as u32;
-            score.said_right = of_kind.iter().filter(|one| one.is_right()).count() as u32;
+    for one in tried {
+        // That nothing is wrong is said as well.
+        let nothing = (None, one.truth.is_empty());
+        let accused = |of: &Suspect| (Some(of.cause), one.truth.contains(&of.culprit));
+        let mut said: Vec<_> = one.verdict.sick().iter().map(accused).collect();
+        if said.is_empty() {
+            said.push(nothing);
+        }
+        for (cause, is_right) in said {
+            for (_, score) in scores.iter_mut().filter(|(fault, _)| belongs(**fault) == cause) {
+                score.said += 1;
+                score.said_right += u32::from(is_right);
+            }
         }
     }
     scores
 }
 
-/// What a culprit is called in the topology of trials.
-pub fn named(culprit: Culprit) -> String {
-    culprit.named(&Trial::topology())
+/// What culprits are called in the topology of trials.
+pub fn named(culprits: &[Culprit]) -> String {
+    let topology = Trial::topology();
+    let names: Vec<String> = culprits.iter().map(|of| of.named(&topology)).collect();
+    if names.is_empty() { Culprit::Nothing.named(&topology) } else { names.join(", ") }
 }
 
 #[cfg(test)]
@@ -349,8 +381,14 @@ mod tests {
     fn a_seed_says_where_and_when_and_every_fault_has_its_culprit() {
         for fault in Fault::ALL {
             let [one, again, other] = [7, 7, 8].map(|seed| Trial::new(fault, seed).unwrap());
-            assert_eq!((one.truth, one.at), (again.truth, again.at));
-            assert_eq!(one.truth == Culprit::Nothing, fault == Fault::Nothing);
+            assert_eq!((&one.truth, one.at), (&again.truth, again.at));
+            let culprits: std::collections::BTreeSet<_> = one.truth.iter().collect();
+            let faults = match fault {
+                Fault::Nothing => 0,
+                Fault::DeadLinks | Fault::LossyLinks => 2,
+                _ => 1,
+            };
+            assert_eq!(culprits.len(), faults);
             assert_ne!(one.config.flows, other.config.flows);
         }
     }
@@ -363,7 +401,7 @@ mod tests {
             at_ns: 0,
             verdict: Verdict {
                 suspects: said
-                    .map(|(culprit, cause)| super::super::verdict::Suspect {
+                    .map(|(culprit, cause)| Suspect {
                         joined: Default::default(),
                         culprit,
                         cause,
@@ -381,10 +419,10 @@ mod tests {
         use super::super::verdict::Cause::Busy;
         let (here, there) = (Culprit::Host(1), Culprit::Host(2));
         let all = [
-            tried(Fault::BusyHost, here, Some((here, Busy))),
-            tried(Fault::BusyHost, here, Some((there, Busy))),
-            tried(Fault::BusyHost, here, None),
-            tried(Fault::Nothing, Culprit::Nothing, Some((here, Busy))),
+            tried(Fault::BusyHost, vec![here], Some((here, Busy))),
+            tried(Fault::BusyHost, vec![here], Some((there, Busy))),
+            tried(Fault::BusyHost, vec![here], None),
+            tried(Fault::Nothing, vec![], Some((here, Busy))),
         ];
         let scores = scores(&all);
         let busy = scores[&Fault::BusyHost];
@@ -392,5 +430,14 @@ mod tests {
         assert_eq!((busy.said, busy.said_right), (3, 1));
         let nothing = scores[&Fault::Nothing];
         assert_eq!((nothing.recall(), nothing.said, nothing.said_right), (0.0, 1, 0));
+        // One of two is not all.
+        let one = tried(
+            Fault::DeadLinks,
+            vec![here, there],
+            Some((here, super::super::verdict::Cause::Dead)),
+        );
+        assert!(!one.is_right());
+        let two = super::scores(&[one])[&Fault::DeadLinks];
+        assert_eq!((two.right, two.missed, two.said, two.said_right), (0, 0, 1, 1));
     }
 }

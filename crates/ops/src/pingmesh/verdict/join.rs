@@ -13,7 +13,7 @@
 //! | accused of | agrees | contradicts |
 //! |---|---|---|
 //! | pauses without end, receives slowly | the NIC counts pauses that it sent, or drops for want of buffers; no watchdog | the NIC counts pauses, and has sent none |
-//! | carries nothing, loses packets | packets sent and not received; drops, link errors or retransmissions at its ends; headroom, a chain of priorities that breaks, cabling | both ports count, and nothing is missing |
+//! | carries nothing, loses packets | packets sent and not received; drops, link errors or retransmissions at its ends; headroom, a chain of priorities that breaks, cabling | both ports count, and nothing is missing; one of them was stopped by pause frames for more than half of the time |
 //! | is slow | pauses at its ends; ECN that does not mark | |
 //! | takes long to answer | its NIC drops packets or pauses the network | |
 //! | pauses sooner than its like, queues otherwise | thresholds, maps | its configuration was read, and is as it should be |
@@ -203,6 +203,9 @@ impl Asked<'_> {
             }
         }
         for (switch, to) in links {
+            let paused_us = self.of_port(switch, to, |port| port.paused_us);
+            let (at, beyond) = (self.name(Node::Switch(switch)), self.name(to));
+            self.stopped(&format!("the port of {at} to {beyond}"), paused_us);
             let dropped = self.of_port(switch, to, |port| port.dropped);
             if dropped >= LEAST {
                 let (at, to) = (self.name(Node::Switch(switch)), self.name(to));
@@ -210,6 +213,9 @@ impl Asked<'_> {
             }
         }
         for host in hosts(culprit) {
+            let paused_us = self.of_host(host, |host| host.paused_us).unwrap_or(0);
+            let name = self.name(Node::Host(host));
+            self.stopped(&format!("the NIC of {name}"), paused_us);
             self.host_says(
                 host,
                 [
@@ -218,6 +224,17 @@ impl Asked<'_> {
                     (|host| host.retransmitted, "retransmissions"),
                 ],
             );
+        }
+    }
+
+    /// What does not send because others stop it is not what is broken.
+    fn stopped(&mut self, what: &str, paused_us: u64) {
+        let length_us: u64 = self.meanwhile().map(Interval::length_us).sum();
+        if paused_us > length_us / 2 {
+            let percent = (paused_us as f64 * 100.0 / length_us as f64).min(100.0);
+            self.contradicts(format!(
+                "{what} was stopped by pause frames for {percent:.0} % of the time"
+            ));
         }
     }
 
@@ -431,8 +448,12 @@ mod tests {
         let none = Known::default;
         let dropping = PortDelta { dropped: 20, ..PortDelta::default() };
         let at_port = Known { ports: [((0, Node::Host(1)), dropping)].into(), ..none() };
+        let paused = |paused_us| {
+            let port = PortDelta { paused_us, ..PortDelta::default() };
+            Known { ports: [((0, Node::Host(1)), port)].into(), ..none() }
+        };
         let storm = (Culprit::Nic(1), Cause::PauseStorm);
-        let cases: [(Known, Culprit, Cause, Support, &str); 13] = [
+        let cases: [(Known, Culprit, Cause, Support, &str); 15] = [
             (none(), LINK, Cause::Lossy, Alone, ""),
             (none().host(1, errors(40)), LINK, Cause::Lossy, Confirmed, "40 errors of its link"),
             (none().host(1, errors(15)), LINK, Cause::Lossy, Alone, ""),
@@ -447,6 +468,14 @@ mod tests {
             // Another's errors are no reason.
             (none().host(2, errors(40)), LINK, Cause::Dead, Alone, ""),
             (at_port, LINK, Cause::Lossy, Confirmed, "port of s0 to h1 has dropped 20"),
+            (
+                paused(980_000),
+                LINK,
+                Cause::Dead,
+                Doubtful,
+                "s0 to h1 was stopped by pause frames for 98 %",
+            ),
+            (paused(490_000), LINK, Cause::Dead, Alone, ""),
             (none().host(1, pauses(9, 900_000)), storm.0, storm.1, Confirmed, "9 pause frames"),
             (none().host(1, errors(0)), storm.0, storm.1, Doubtful, "has sent none"),
             (none().doctor(&[Rule::Headroom]), LINK, Cause::Lossy, Confirmed, "s0: FD003: as it"),

@@ -9,7 +9,7 @@
 //!                                      │
 //!                                      ├─ TCP probes: RDMA alone, or everything             (tcp.rs)
 //!                                      ├─ counters and findings that agree, or contradict   (join.rs)
-//!                                      ▼ what explains the most comes first; the rest are its symptoms, or suspects
+//!                                      ▼ what explains the others comes first, with its like; the rest are symptoms
 //!                                   Verdict
 //! ```
 //!
@@ -156,6 +156,16 @@ impl Cause {
             Self::Busy => "takes long to answer, and the network does not",
         }
     }
+
+    /// Whether one that is sick so may be why another is: not if probes are lost by both, as of each all that is told by
+    /// the other was left out, nor if both are sick of the same.
+    fn may_explain(self, other: Self) -> bool {
+        self != other && !(self.loses() && other.loses())
+    }
+
+    const fn loses(self) -> bool {
+        matches!(self, Self::Dead | Self::Lossy)
+    }
 }
 
 /// One thing that seems wrong.
@@ -198,7 +208,7 @@ impl Suspect {
 /// See the module.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What is sick, the likeliest first: of each of the others it may be a symptom. None: nothing is wrong.
+    /// What is sick, the likeliest first, and what may be symptoms of it. None: nothing is wrong.
     pub suspects: Vec<Suspect>,
     /// Probes that the verdict rests on.
     pub probes: u64,
@@ -211,9 +221,50 @@ pub struct Verdict {
 const LOST_OF: u64 = 100;
 
 impl Verdict {
-    /// What is sick.
+    /// What is likeliest sick.
     pub fn culprit(&self) -> Culprit {
         self.suspects.first().map_or(Culprit::Nothing, |suspect| suspect.culprit)
+    }
+
+    /// With what loses packets by the verdict of a longer time, and too rarely for this one.
+    pub(super) fn with_losses_of(mut self, longer: Self) -> Self {
+        let is_known = |of: &Suspect| self.suspects.iter().any(|own| own.culprit == of.culprit);
+        let rare = |of: &Suspect| of.cause.loses() && !is_known(of);
+        let rare: Vec<Suspect> = longer.suspects.into_iter().filter(rare).collect();
+        self.suspects.extend(rare);
+        self.sort();
+        self
+    }
+
+    /// Causes are in the order in which one explains the others.
+    fn sort(&mut self) {
+        let order = |of: &Suspect| {
+            let support = of.joined.support();
+            (support == Support::Doubtful, of.cause, core::cmp::Reverse(support))
+        };
+        self.suspects.sort_by(|a, b| order(a).cmp(&order(b)).then(b.score.total_cmp(&a.score)));
+    }
+
+    /// What is sick: the likeliest, and those beside it that are no symptoms of it.
+    pub fn sick(&self) -> &[Suspect] {
+        self.told().0
+    }
+
+    /// What is sick, and what may be symptoms of that.
+    fn told(&self) -> (&[Suspect], &[Suspect]) {
+        let doubtful = |of: &Suspect| of.joined.support() == Support::Doubtful;
+        let is_beside = |first: &Suspect, of: &Suspect| {
+            !first.cause.may_explain(of.cause) && doubtful(first) == doubtful(of)
+        };
+        let first = self.suspects.first();
+        let sick = self.suspects.iter().take_while(|of| first.is_some_and(|it| is_beside(it, of)));
+        self.suspects.split_at(sick.count())
+    }
+
+    /// The hosts whose probes tell of what is sick; `None` if those of any do.
+    pub fn hosts(&self, map: &Map) -> Option<BTreeSet<u32>> {
+        let all: Option<Vec<_>> = self.sick().iter().map(|of| of.culprit.hosts(map)).collect();
+        all.filter(|all| !all.is_empty()).map(|all| all.into_iter().flatten().collect())
     }
 
     /// Whether probes are lost, and nobody is named.
@@ -265,7 +316,8 @@ struct Text<'a> {
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { verdict, topology, clock } = self;
-        let Some((first, others)) = verdict.suspects.split_first() else {
+        let (sick, others) = verdict.told();
+        if sick.is_empty() {
             if verdict.probes == 0 {
                 return writeln!(f, "verdict: none, without probes");
             }
@@ -282,12 +334,14 @@ impl fmt::Display for Text<'_> {
                 _ => format!(", of which {lost} were not answered"),
             };
             return writeln!(f, "verdict: nothing wrong, by {} probes{unanswered}", verdict.probes);
-        };
-        let since = clock(first.since_ns);
-        let what = (first.culprit.named(topology), first.cause.text());
-        writeln!(f, "verdict: {}: {}, since {since}{}", what.0, what.1, first.support())?;
-        for line in first.lines() {
-            writeln!(f, "  {line}")?;
+        }
+        for one in sick {
+            let since = clock(one.since_ns);
+            let what = (one.culprit.named(topology), one.cause.text());
+            writeln!(f, "verdict: {}: {}, since {since}{}", what.0, what.1, one.support())?;
+            for line in one.lines() {
+                writeln!(f, "  {line}")?;
+            }
         }
         for other in others {
             let named = other.culprit.named(topology);
@@ -309,13 +363,9 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
         tcp::ask(evidence, suspect, &mut joined);
         suspect.joined = joined;
     }
-    // Causes are in the order in which one explains the others.
-    let order = |of: &Suspect| {
-        let support = of.joined.support();
-        (support == Support::Doubtful, of.cause, core::cmp::Reverse(support))
-    };
-    suspects.sort_by(|a, b| order(a).cmp(&order(b)).then(b.score.total_cmp(&a.score)));
     let losses = evidence.digest.pairs.iter().map(Brief::losses);
     let known = losses.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
-    Verdict { suspects, probes: evidence.digest.probes, known }
+    let mut verdict = Verdict { suspects, probes: evidence.digest.probes, known };
+    verdict.sort();
+    verdict
 }

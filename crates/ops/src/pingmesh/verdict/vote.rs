@@ -4,6 +4,9 @@
 //! their own, than if all are lost at one rate: the logarithm of that ratio is its score. So a link that
 //! carries all lost probes and few others beats a switch that carries them among many, and chance losses all over the
 //! network accuse nobody.
+//!
+//! In a large network several things are sick at once. Once one is found, the probes that go by it have said what they
+//! know, and the others vote anew.
 
 use core::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -17,21 +20,31 @@ use super::join::Joined;
 use super::missing::{again_and_again, missing, missing_of_link};
 use super::{Cause, Culprit, Suspect};
 
-/// Fewer losses accuse nobody, unless the ports of a link that they went by say the same.
-const LOSSES_MIN: u64 = 3;
-/// A score below is chance: e^5 is 1 in 150, and there are about a hundred candidates, of which
-/// the best has to explain most of the losses, too.
-const SCORE_MIN: f64 = 5.0;
-/// The part of all losses that go by a culprit, at least.
+/// What is no chance.
+#[derive(Clone, Copy, Debug)]
+struct Chance {
+    /// Fewer losses accuse nobody, unless the ports of a link that they went by say the same.
+    losses: u64,
+    /// The score of a candidate that explains most of the losses, at least.
+    most: f64,
+    /// The same of one that explains fewer; and the logarithm of the number of candidates, as one of them is always the best.
+    fewer: f64,
+}
+
+/// e^5 is 1 in 150, and there are about a hundred candidates.
+const LOSSES: Chance = Chance { losses: 3, most: 5.0, fewer: 5.0 };
+/// Of pairs, which are few in a rack, and slow by load as well.
+const SLOW_PAIRS: Chance = Chance { losses: 3, most: 3.0, fewer: 10.0 };
+/// Most of the losses are this part.
 const EXPLAINED: f64 = 0.6;
+/// The part of what is lost by a switch that some of its links explain, if they are sick and not the switch.
+const SPLIT: f64 = 0.9;
+/// Who is sick beside so many is not looked for.
+const CULPRITS_MAX: usize = 8;
 /// A pair is slow if its median is so many times the lower quartile of its scope,
 const SLOW_TIMES: f32 = 3.0;
 /// and so many microseconds more.
 const SLOW_LONGER_US: f32 = 200.0;
-/// Fewer slow pairs accuse nobody.
-const SLOW_PAIRS_MIN: u64 = 3;
-/// As [`SCORE_MIN`], of pairs, which are few in a rack.
-const SLOW_SCORE_MIN: f64 = 3.0;
 /// What loses more than this part is dead.
 const DEAD: f64 = 0.9;
 
@@ -45,9 +58,9 @@ pub struct Losses {
 }
 
 impl Losses {
-    fn add(&mut self, sent: u64, lost: u64) {
-        self.sent += sent;
-        self.lost += lost;
+    fn add(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.lost += other.lost;
     }
 
     fn likelihood(self) -> f64 {
@@ -74,6 +87,33 @@ enum Candidate {
     Switch(u32),
 }
 
+/// Probes of one pair that go one way, and how many of them were lost.
+struct Flow {
+    /// When their window began, in nanoseconds.
+    start_ns: u64,
+    losses: Losses,
+    /// What they may have been lost at, in order.
+    candidates: Vec<Candidate>,
+}
+
+impl Flow {
+    /// `None` if nobody knows which way they go.
+    fn of(evidence: &Evidence<'_>, pair: &Brief, label: u16, losses: Losses) -> Option<Self> {
+        let there = evidence.paths.path(pair.host, pair.target, label)?;
+        let back = evidence.paths.path(pair.target, pair.host, label)?;
+        Some(Self { start_ns: pair.start_ns, losses, candidates: candidates(&there, &back) })
+    }
+
+    fn without_switches(mut self) -> Self {
+        self.candidates.retain(|of| !matches!(of, Candidate::Switch(_)));
+        self
+    }
+
+    fn goes_by(&self, candidate: &Candidate) -> bool {
+        self.candidates.binary_search(candidate).is_ok()
+    }
+}
+
 /// What was seen of every candidate. In a large network these are many, of which only the best are ever put in order.
 #[derive(Debug, Default)]
 struct Votes {
@@ -98,31 +138,36 @@ struct Best {
 }
 
 impl Votes {
-    fn add(&mut self, paths: (&[Hop], &[Hop]), start_ns: u64, (sent, lost): (u64, u64)) {
-        self.all.add(sent, lost);
-        for candidate in candidates(paths.0, paths.1) {
-            let seen = self.by.entry(candidate).or_default();
-            seen.losses.add(sent, lost);
-            if lost > 0 {
-                seen.first_ns = Some(seen.first_ns.map_or(start_ns, |at| at.min(start_ns)));
+    fn of(flows: impl Iterator<Item = Flow>) -> Self {
+        let mut votes = Self::default();
+        for Flow { start_ns, losses, candidates } in flows {
+            votes.all.add(losses);
+            for candidate in candidates {
+                let seen = votes.by.entry(candidate).or_default();
+                seen.losses.add(losses);
+                if losses.lost > 0 {
+                    seen.first_ns = Some(seen.first_ns.map_or(start_ns, |at| at.min(start_ns)));
+                }
             }
         }
+        votes
     }
 
-    /// The candidate that explains the most, if any explains enough. Of equals,
-    /// as links that follow each other are, that of which the ports at its ends miss most.
-    fn best(&self, evidence: &Evidence<'_>, least: u64, score_min: f64) -> Option<Best> {
-        if self.all.lost < least {
+    /// The candidate that explains the most, if any explains enough: `most` of the losses, or so much that it is no
+    /// chance. Of equals, as links that follow each other are, that of which the ports at its ends miss most.
+    fn best(&self, evidence: &Evidence<'_>, chance: Chance, most: bool) -> Option<Best> {
+        if self.all.lost < chance.losses {
             return None;
         }
         let score = |seen: &Seen| seen.losses.score(self.all);
-        let most = self.by.values().map(score).fold(0.0, f64::max);
-        let equals = self.by.iter().filter(|(_, seen)| score(seen) > most - 1e-6);
+        let highest = self.by.values().map(score).fold(0.0, f64::max);
+        let equals = self.by.iter().filter(|(_, seen)| score(seen) > highest - 1e-6);
         // And then the smaller.
         let (candidate, Seen { losses, first_ns }) =
             equals.max_by_key(|(of, _)| (of.missing(evidence), Reverse(**of)))?;
-        let explains = losses.lost as f64 >= EXPLAINED * self.all.lost as f64;
-        (most >= score_min && explains).then_some(Best {
+        let explains = most && losses.lost as f64 >= EXPLAINED * self.all.lost as f64;
+        let min = if explains { chance.most } else { chance.fewer + (self.by.len() as f64).ln() };
+        (highest >= min).then_some(Best {
             candidate: *candidate,
             losses: *losses,
             score: losses.score(self.all),
@@ -151,6 +196,14 @@ impl Votes {
 }
 
 impl Candidate {
+    /// Both directions of a link.
+    fn whole(self) -> Self {
+        match self {
+            Self::Direction((from, to)) => Self::Link(from.min(to), from.max(to)),
+            Self::Link(..) | Self::Switch(_) => self,
+        }
+    }
+
     /// Packets that one end has sent, and the other not received, by their counters.
     fn missing(self, evidence: &Evidence<'_>) -> u64 {
         match self {
@@ -174,61 +227,100 @@ impl Candidate {
     }
 }
 
-/// The ways of a probe and of its answer, if they are known.
-fn ways(evidence: &Evidence<'_>, pair: &Brief, label: u16) -> Option<(Vec<Hop>, Vec<Hop>)> {
-    let there = evidence.paths.path(pair.host, pair.target, label)?;
-    Some((there, evidence.paths.path(pair.target, pair.host, label)?))
+/// Who explains the losses of some flows, one after the other, each with all that was lost where he was looked for.
+fn culprits<F: Iterator<Item = Flow>>(
+    evidence: &Evidence<'_>,
+    chance: Chance,
+    flows: impl Fn() -> F,
+) -> Vec<(Best, Losses)> {
+    let mut found: Vec<(Best, Losses)> = Vec::new();
+    while found.len() < CULPRITS_MAX {
+        let votes = Votes::of(flows().filter(|flow| is_open(flow, &found)));
+        let Some(best) = votes.best(evidence, chance, found.is_empty()) else { break };
+        let switch = best.candidate;
+        let is_of_it = |flow: &Flow| flow.goes_by(&switch) && is_open(flow, &found);
+        let links = match switch {
+            Candidate::Switch(_) => links_of(evidence, chance, &best, || flows().filter(is_of_it)),
+            Candidate::Direction(_) | Candidate::Link(..) => Vec::new(),
+        };
+        match links.is_empty() {
+            true => found.push((best, votes.all)),
+            false => found.extend(links),
+        }
+    }
+    found
+}
+
+/// Whether a flow goes by none of those that were found.
+fn is_open(flow: &Flow, found: &[(Best, Losses)]) -> bool {
+    !found.iter().any(|(best, _)| flow.goes_by(&best.candidate.whole()))
+}
+
+/// Two links and more that explain what flows by a switch have lost: two that are dead below one are likelier its fault
+/// than that of either.
+fn links_of<F: Iterator<Item = Flow>>(
+    evidence: &Evidence<'_>,
+    chance: Chance,
+    switch: &Best,
+    flows: impl Fn() -> F,
+) -> Vec<(Best, Losses)> {
+    let mut found: Vec<(Best, Losses)> = Vec::new();
+    while found.len() < CULPRITS_MAX {
+        let open = flows().filter(|flow| is_open(flow, &found)).map(Flow::without_switches);
+        let votes = Votes::of(open);
+        let Some(best) = votes.best(evidence, chance, found.is_empty()) else { break };
+        found.push((best, votes.all));
+    }
+    let explained: u64 = found.iter().map(|(best, _)| best.losses.lost).sum();
+    let is_split = found.len() > 1 && explained as f64 > SPLIT * switch.losses.lost as f64;
+    if is_split { found } else { Vec::new() }
 }
 
 /// Where probes are lost.
-pub(super) fn lost(evidence: &Evidence<'_>) -> Option<Suspect> {
+pub(super) fn lost(evidence: &Evidence<'_>) -> Vec<Suspect> {
     let all_lost: u64 = evidence.digest.pairs.iter().map(|pair| pair.losses().1).sum();
     let is_counted = evidence.intervals.iter().any(|of| !of.ports.is_empty());
-    if all_lost == 0 || all_lost < LOSSES_MIN && !is_counted {
-        return None;
+    if all_lost == 0 || all_lost < LOSSES.losses && !is_counted {
+        return Vec::new();
     }
-    let mut votes = Votes::default();
-    for pair in &evidence.digest.pairs {
-        for (label, of) in (0..).zip(&pair.labels).filter(|(_, of)| of.sent > 0) {
-            let Some((there, back)) = ways(evidence, pair, label) else { continue };
-            votes.add((&there, &back), pair.start_ns, (of.sent, of.lost.min(of.sent)));
-        }
+    let flows = || {
+        evidence.digest.pairs.iter().flat_map(|pair| {
+            (0..).zip(&pair.labels).filter(|(_, of)| of.sent > 0).filter_map(|(label, of)| {
+                let losses = Losses { sent: of.sent, lost: of.lost.min(of.sent) };
+                Flow::of(evidence, pair, label, losses)
+            })
+        })
+    };
+    let mut found = culprits(evidence, LOSSES, flows);
+    if found.is_empty() {
+        let votes = Votes::of(flows());
+        found.extend(votes.by_counters(evidence).map(|best| (best, votes.all)));
     }
-    let by_vote = votes.best(evidence, LOSSES_MIN, SCORE_MIN);
-    let Best { candidate, losses, score, since_ns } =
-        by_vote.or_else(|| votes.by_counters(evidence))?;
-    let (culprit, named) = candidate.culprit(evidence);
-    let rate = losses.lost as f64 / losses.sent.max(1) as f64;
-    let is_dead = rate > DEAD || later(evidence, candidate, since_ns) > DEAD;
-    let all = votes.all;
-    let said = vec![format!(
-        "{} of {} lost probes have gone by {named} ({:.2} % of the {} that did); of the others {:.3} % were lost",
-        losses.lost,
-        all.lost,
-        rate * 100.0,
-        losses.sent,
-        (all.lost - losses.lost) as f64 * 100.0 / (all.sent - losses.sent).max(1) as f64
-    )];
-    let cause = if is_dead { Cause::Dead } else { Cause::Lossy };
-    Some(Suspect { culprit, cause, score, since_ns, evidence: said, joined: Joined::default() })
-}
-
-/// The part of the probes by a candidate that was lost, in windows after the first that lost any.
-fn later(evidence: &Evidence<'_>, candidate: Candidate, since_ns: u64) -> f64 {
-    let mut losses = Losses::default();
-    for pair in evidence.digest.pairs.iter().filter(|pair| pair.start_ns > since_ns) {
-        for (label, of) in (0..).zip(&pair.labels).filter(|(_, of)| of.sent > 0) {
-            let Some((there, back)) = ways(evidence, pair, label) else { continue };
-            if candidates(&there, &back).contains(&candidate) {
-                losses.add(of.sent, of.lost.min(of.sent));
-            }
-        }
-    }
-    losses.lost as f64 / losses.sent.max(1) as f64
+    let suspect = |(best, all): (Best, Losses)| {
+        let Best { candidate, losses, score, since_ns } = best;
+        let (culprit, named) = candidate.culprit(evidence);
+        let rate = losses.lost as f64 / losses.sent.max(1) as f64;
+        let mut later = Losses::default();
+        flows()
+            .filter(|flow| flow.start_ns > since_ns && flow.goes_by(&candidate))
+            .for_each(|flow| later.add(flow.losses));
+        let is_dead = rate > DEAD || later.lost as f64 > DEAD * later.sent as f64;
+        let said = vec![format!(
+            "{} of {} lost probes have gone by {named} ({:.2} % of the {} that did); of the others {:.3} % were lost",
+            losses.lost,
+            all.lost,
+            rate * 100.0,
+            losses.sent,
+            (all.lost - losses.lost) as f64 * 100.0 / (all.sent - losses.sent).max(1) as f64
+        )];
+        let cause = if is_dead { Cause::Dead } else { Cause::Lossy };
+        Suspect { culprit, cause, score, since_ns, evidence: said, joined: Joined::default() }
+    };
+    found.into_iter().map(suspect).collect()
 }
 
 /// Where round trips take longer than those of other pairs of the same scope and window: every pair of hosts has a vote.
-pub(super) fn slow(evidence: &Evidence<'_>) -> Option<Suspect> {
+pub(super) fn slow(evidence: &Evidence<'_>) -> Vec<Suspect> {
     let mut usual: BTreeMap<(u64, Scope), Vec<f32>> = BTreeMap::new();
     for pair in &evidence.digest.pairs {
         usual.entry((pair.start_ns, pair.scope)).or_default().extend(pair.p50_us);
@@ -248,39 +340,37 @@ pub(super) fn slow(evidence: &Evidence<'_>) -> Option<Suspect> {
         Some(us > SLOW_TIMES * usual && us > usual + SLOW_LONGER_US)
     };
     let all_slow = evidence.digest.pairs.iter().filter_map(slow).filter(|is_slow| *is_slow);
-    if (all_slow.count() as u64) < SLOW_PAIRS_MIN {
-        return None;
+    if (all_slow.count() as u64) < SLOW_PAIRS.losses {
+        return Vec::new();
     }
-    let mut votes = Votes::default();
-    for pair in &evidence.digest.pairs {
-        let Some(is_slow) = slow(pair) else { continue };
-        let Some((there, back)) = ways(evidence, pair, 0) else { continue };
-        votes.add((&there, &back), pair.start_ns, (1, u64::from(is_slow)));
-    }
-    let Best { candidate, losses: pairs, score, since_ns } =
-        votes.best(evidence, SLOW_PAIRS_MIN, SLOW_SCORE_MIN)?;
-    if (pairs.lost as f64) < EXPLAINED * pairs.sent as f64 {
-        return None;
-    }
-    let (culprit, named) = candidate.culprit(evidence);
-    let by_it = evidence.digest.pairs.iter().filter_map(|pair| {
-        let (there, back) = ways(evidence, pair, 0)?;
-        pair.p50_us.filter(|_| candidates(&there, &back).contains(&candidate))
-    });
-    let mut of: Vec<f32> = by_it.collect();
-    of.sort_by(f32::total_cmp);
-    let median = of.get(of.len() / 2)?;
-    let mut all: Vec<f32> = usual.into_values().collect();
+    let flow = |pair: &Brief, lost: u64| Flow::of(evidence, pair, 0, Losses { sent: 1, lost });
+    let flows =
+        || evidence.digest.pairs.iter().filter_map(|pair| flow(pair, u64::from(slow(pair)?)));
+    let mut all: Vec<f32> = usual.values().copied().collect();
     all.sort_by(f32::total_cmp);
-    let said = format!(
-        "{} of {} slow pairs go by {named}, and {} pairs do; their median is {median:.0} us, the usual one {:.0} us",
-        pairs.lost,
-        votes.all.lost,
-        pairs.sent,
-        all.get(all.len() / 2)?
-    );
-    let (evidence, joined) = (vec![said], Joined::default());
-    Some(Suspect { culprit, cause: Cause::Slow, score, since_ns, evidence, joined })
+    let usual_us = all.get(all.len() / 2).copied().unwrap_or(0.0);
+    let suspect = |(best, all): (Best, Losses)| {
+        let Best { candidate, losses: pairs, score, since_ns } = best;
+        if (pairs.lost as f64) < EXPLAINED * pairs.sent as f64 {
+            return None;
+        }
+        let (culprit, named) = candidate.culprit(evidence);
+        let by_it = evidence.digest.pairs.iter().filter_map(|pair| {
+            pair.p50_us.filter(|_| flow(pair, 0).is_some_and(|flow| flow.goes_by(&candidate)))
+        });
+        let mut of: Vec<f32> = by_it.collect();
+        of.sort_by(f32::total_cmp);
+        let median = of.get(of.len() / 2)?;
+        let said = format!(
+            "{} of {} slow pairs go by {named}, and {} pairs do; their median is {median:.0} us, the usual one \
+             {usual_us:.0} us",
+            pairs.lost, all.lost, pairs.sent
+        );
+        let (evidence, joined) = (vec![said], Joined::default());
+        Some(Suspect { culprit, cause: Cause::Slow, score, since_ns, evidence, joined })
+    };
+    let found = culprits(evidence, SLOW_PAIRS, flows);
+    found.into_iter().filter_map(suspect).collect()
 }
 
 /// Each once, however often a probe goes by it.
@@ -310,13 +400,69 @@ mod tests {
         let link = Losses { sent: 1_000, lost: 8 }.score(all);
         let switch = Losses { sent: 4_000, lost: 8 }.score(all);
         let half = Losses { sent: 1_000, lost: 4 }.score(all);
-        assert!(link > switch && link > half && link > SCORE_MIN, "{link} {switch} {half}");
+        assert!(link > switch && link > half && link > LOSSES.most, "{link} {switch} {half}");
+    }
+
+    #[test]
+    fn who_explains_less_than_most_must_be_no_chance() {
+        let topology = fabric::topology::single_switch(
+            64,
+            fabric::topology::Cables::new(rdma::Rate::from_gbps(40), 2),
+        );
+        let map = super::super::super::scope::Map::of(&topology);
+        let evidence = Evidence {
+            topology: &topology,
+            map: &map,
+            digest: &Default::default(),
+            paths: &super::super::super::evidence::EndsOnly(&map),
+            intervals: &[],
+            configuration: &Default::default(),
+        };
+        let link = |host| Candidate::Link(Node::Host(host), Node::Switch(0));
+        // Of 64 links each carries 1,000 probes.
+        let found = |lost: &[(u32, u64)]| {
+            let flows = || {
+                (0..64).map(|host| {
+                    let of = lost.iter().find(|(of, _)| *of == host);
+                    let losses = Losses { sent: 1_000, lost: of.map_or(0, |of| of.1) };
+                    Flow { start_ns: 0, losses, candidates: vec![link(host)] }
+                })
+            };
+            let found = culprits(&evidence, LOSSES, flows);
+            found.iter().map(|(best, all)| (best.candidate, all.lost)).collect::<Vec<_>>()
+        };
+        // The rest has no more than the rest has lost.
+        assert_eq!(found(&[(3, 900), (9, 300), (5, 2)]), [(link(3), 1_202), (link(9), 302)]);
+        // A third each.
+        let all = [(1, 40), (2, 40), (3, 40)];
+        assert_eq!(found(&all), [(link(1), 120), (link(2), 80), (link(3), 40)]);
+        // The most of chance losses are more than most would expect of it, and no more than of the most of 64.
+        let chance: Vec<(u32, u64)> = (0..64).map(|host| (host, 5 + u64::from(host % 7))).collect();
+        assert_eq!(found(&chance), []);
+        // A switch of which two links of four are dead is not what is sick; one that loses by all of them is.
+        let by_switch = |rates: [u64; 4]| {
+            let flows = || {
+                (0..64).map(|number: u32| {
+                    let own = rates.get(number as usize);
+                    let losses = Losses { sent: 1_000, lost: own.copied().unwrap_or(0) };
+                    let switch = Candidate::Switch(number / 4);
+                    Flow { start_ns: 0, losses, candidates: vec![link(number), switch] }
+                })
+            };
+            let found = culprits(&evidence, LOSSES, flows);
+            found.iter().map(|(best, _)| best.candidate).collect::<Vec<_>>()
+        };
+        assert_eq!(by_switch([0, 1_000, 1_000, 0]), [link(1), link(2)]);
+        assert_eq!(by_switch([100, 110, 90, 100]), [Candidate::Switch(0)]);
+        // More than eight are not looked for.
+        let many: Vec<(u32, u64)> = (0..20).map(|host| (host, 500)).collect();
+        assert_eq!(found(&many).len(), CULPRITS_MAX);
     }
 
     #[test]
     fn losses_all_over_accuse_nobody() {
         let all = Losses { sent: 10_000, lost: 50 };
-        assert!(Losses { sent: 1_000, lost: 7 }.score(all) < SCORE_MIN);
+        assert!(Losses { sent: 1_000, lost: 7 }.score(all) < LOSSES.most);
         assert!(Losses { sent: 1_000, lost: 0 }.score(all) < 1e-9);
         assert!((Losses { sent: 10_000, lost: 50 }.score(all)).abs() < 1e-9);
     }
