@@ -24,6 +24,8 @@ use hosts::{ADDRESSES, Host};
 
 const INSIDE: &str = "--inside";
 const SECONDS: &str = "2";
+/// Messages outstanding, as perftest has them.
+const WINDOW: &str = "128";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is measured on each path: TCP first.
@@ -74,6 +76,8 @@ pub(crate) struct Choice {
     rounds: usize,
     gbps: f64,
     queue_kb: usize,
+    /// Programs sleep until something completes; those of perftest poll, which takes a core each.
+    events: bool,
     inside: bool,
     /// As they were typed, for the process in the namespace.
     words: Vec<String>,
@@ -101,10 +105,11 @@ impl Choice {
             number("--loss", 0.0, 50.0)?,
             number("--reordered", 0.0, 50.0)?,
         ];
-        let all = arguments.contains("--all");
-        if all {
-            words.push("--all".to_owned());
-        }
+        let [all, events] = ["--all", "--events"].map(|flag| {
+            let is_given = arguments.contains(flag);
+            words.extend(is_given.then(|| flag.to_owned()));
+            is_given
+        });
         let paths = match (own.iter().any(Option::is_some), all) {
             (true, true) => {
                 bail!("--all, or one path by --mtu, --delay-us, --loss and --reordered")
@@ -117,7 +122,7 @@ impl Choice {
                 vec![path(mtu, delay, loss.unwrap_or(0.0), reordered.unwrap_or(0.0))]
             }
         };
-        Ok(Self { paths, rounds, gbps, queue_kb, inside, words })
+        Ok(Self { paths, rounds, gbps, queue_kb, events, inside, words })
     }
 }
 
@@ -155,8 +160,11 @@ pub(crate) fn run(choice: &Choice) -> Result<()> {
         command.arg("--net").arg(env::current_exe()?).args(["bench", "network", INSIDE]);
         return workspace::run(command.args(&choice.words));
     }
-    let Choice { gbps, queue_kb, rounds, .. } = *choice;
-    println!("A port of {gbps} Gb/s with a queue of {queue_kb} KB; delays are one way.");
+    let Choice { gbps, queue_kb, rounds, events, .. } = *choice;
+    let by = if events { "ferroce bench, which waits for events" } else { "perftest, which polls" };
+    println!(
+        "A port of {gbps} Gb/s with a queue of {queue_kb} KB; delays are one way. RDMA by {by}."
+    );
     println!(
         "Gb/s of goodput, and over TCP's: medians of {rounds}; below, least and most of the ratio.\n"
     );
@@ -204,6 +212,7 @@ impl Row {
             for (program, values) in PROGRAMS.into_iter().zip(&mut row.values) {
                 let value = match program {
                     "iperf3" => iperf(server, client),
+                    program if choice.events => by_bench(server, client, program),
                     program => perftest(server, client, program),
                 };
                 if let Err(error) = &value {
@@ -292,6 +301,29 @@ fn perftest(server: &Lab, client: &Lab, program: &str) -> Result<f64> {
         row.filter(|row| row.len() == 5)
     });
     Ok(row.context("it printed no row of results")?[3])
+}
+
+/// The same verb by `ferroce bench`, which sleeps until something completes.
+fn by_bench(server: &Lab, client: &Lab, program: &str) -> Result<f64> {
+    let port = free_port()?.to_string();
+    let verb = match program {
+        "ib_write_bw" => "write",
+        "ib_read_bw" => "read",
+        _ => "send",
+    };
+    let command = server.command();
+    let command = command.to_str().context("the path of the command is no UTF-8")?;
+    let place = format!("{}:{port}", ADDRESSES[0]);
+    let device = ["--world", "nic", "--dev", "ferroce0", "--gid-index", "1"];
+    let serve = ["bench", "serve", "--listen", &place, "--once"];
+    let ask = ["bench", verb, "--size", "65536", "--window", WINDOW, "--wait", "event"];
+    let to = ["--length-ms", "2000", "--connect", &place, "--json", "-"];
+    let server_words = [&[command], &serve[..], &device].concat();
+    let client_words = [&[command], &ask[..], &to, &device].concat();
+    let commands = [server.run(&[], &server_words), client.run(&[], &client_words)];
+    let report: Value = serde_json::from_str(&pair([server, client], &port, commands)?)?;
+    let rate = report["runs"][0]["flows"][0]["bandwidth_gbps"].as_f64();
+    rate.with_context(|| format!("it reports no rate: {report:#}"))
 }
 
 /// What the client prints.
