@@ -413,6 +413,7 @@ mod tests {
                     .collect(),
                 probes: 1,
                 known: (1, 0),
+                unexplained: 0,
             },
             probes: 1,
         };

@@ -50,7 +50,10 @@ fn limits(switch: &Switch, findings: &mut Vec<Finding>) {
             let is_whole = |limit: u64| pool_bytes(switch, own).is_some_and(|pool| limit >= pool);
             let is_unlimited = threshold == Some(UNLIMITED)
                 || matches!(threshold, Some(Threshold::Static { bytes }) if is_whole(bytes.into()));
-            let (why, comes) = if is_shared && !is_unlimited {
+            if is_unlimited {
+                continue;
+            }
+            let (why, comes) = if is_shared {
                 (Why::Lossy, 0)
             } else {
                 let limit = limit(switch, own, threshold);

@@ -86,6 +86,9 @@ pub struct Joined {
     /// What they have seen.
     #[serde(default)]
     pub tcp: Option<String>,
+    /// Whether it is sick for itself, though something comes before it that might be why.
+    #[serde(default)]
+    pub is_apart: bool,
 }
 
 impl Joined {

@@ -187,6 +187,13 @@ pub struct Suspect {
 }
 
 impl Suspect {
+    /// Whether it is no symptom of what is likeliest sick.
+    fn is_beside(&self, first: &Self) -> bool {
+        let is_doubtful = |of: &Self| of.joined.support() == Support::Doubtful;
+        (self.joined.is_apart || !first.cause.may_explain(self.cause))
+            && is_doubtful(first) == is_doubtful(self)
+    }
+
     /// All that is known of it, in lines.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let Joined { agrees, contradicts, tcp, .. } = &self.joined;
@@ -208,13 +215,16 @@ impl Suspect {
 /// See the module.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What is sick, the likeliest first, and what may be symptoms of it. None: nothing is wrong.
+    /// What is sick, the likeliest first, and behind it what may be symptoms. None: nothing is wrong.
     pub suspects: Vec<Suspect>,
     /// Probes that the verdict rests on.
     pub probes: u64,
     /// Those of them that were answered, or not in time; and the latter.
     #[serde(default)]
     pub known: (u64, u64),
+    /// Probes that were lost, and went by nothing that is suspected of it.
+    #[serde(default)]
+    pub unexplained: u64,
 }
 
 /// More than one lost probe of so many is not healthy, whoever it is: a loss of 1 %. Ours.
@@ -236,13 +246,15 @@ impl Verdict {
         self
     }
 
-    /// Causes are in the order in which one explains the others.
+    /// Causes are in the order in which one explains the others; what may be explained comes last.
     fn sort(&mut self) {
         let order = |of: &Suspect| {
             let support = of.joined.support();
             (support == Support::Doubtful, of.cause, core::cmp::Reverse(support))
         };
         self.suspects.sort_by(|a, b| order(a).cmp(&order(b)).then(b.score.total_cmp(&a.score)));
+        let Some(first) = self.suspects.first().cloned() else { return };
+        self.suspects.sort_by_key(|of| !of.is_beside(&first));
     }
 
     /// What is sick: the likeliest, and those beside it that are no symptoms of it.
@@ -252,13 +264,9 @@ impl Verdict {
 
     /// What is sick, and what may be symptoms of that.
     fn told(&self) -> (&[Suspect], &[Suspect]) {
-        let doubtful = |of: &Suspect| of.joined.support() == Support::Doubtful;
-        let is_beside = |first: &Suspect, of: &Suspect| {
-            !first.cause.may_explain(of.cause) && doubtful(first) == doubtful(of)
-        };
         let first = self.suspects.first();
-        let sick = self.suspects.iter().take_while(|of| first.is_some_and(|it| is_beside(it, of)));
-        self.suspects.split_at(sick.count())
+        let is_beside = |of: &Suspect| first.is_some_and(|first| of.is_beside(first));
+        self.suspects.split_at(self.suspects.partition_point(is_beside))
     }
 
     /// The hosts whose probes tell of what is sick; `None` if those of any do.
@@ -343,6 +351,9 @@ impl fmt::Display for Text<'_> {
                 writeln!(f, "  {line}")?;
             }
         }
+        if verdict.unexplained >= LEAST {
+            writeln!(f, "  {} lost probes have gone by none of these", verdict.unexplained)?;
+        }
         for other in others {
             let named = other.culprit.named(topology);
             writeln!(f, "also seen: {named}: {}", other.cause.text())?;
@@ -355,7 +366,8 @@ impl fmt::Display for Text<'_> {
 pub fn judge(evidence: &Evidence<'_>) -> Verdict {
     let mut suspects = pauses::suspects(evidence);
     suspects.extend(queues::suspects(evidence));
-    suspects.extend(vote::lost(evidence));
+    let (lost, unexplained) = vote::lost(evidence);
+    suspects.extend(lost);
     suspects.extend(vote::slow(evidence));
     suspects.extend(hosts::suspects(evidence));
     for suspect in &mut suspects {
@@ -365,7 +377,14 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
     }
     let losses = evidence.digest.pairs.iter().map(Brief::losses);
     let known = losses.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
-    let mut verdict = Verdict { suspects, probes: evidence.digest.probes, known };
+    let mut verdict = Verdict { suspects, probes: evidence.digest.probes, known, unexplained };
     verdict.sort();
+    if let Some(first) = verdict.suspects.first().map(|of| (of.culprit, of.cause)) {
+        let may_be = |of: &&mut Suspect| of.cause.loses() && first.1.may_explain(of.cause);
+        for of in verdict.suspects.iter_mut().filter(may_be) {
+            of.joined.is_apart = vote::is_apart(evidence, of, first.0);
+        }
+        verdict.sort();
+    }
     verdict
 }

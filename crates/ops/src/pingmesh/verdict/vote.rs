@@ -18,7 +18,7 @@ use super::super::node::Node;
 use super::super::scope::Scope;
 use super::join::Joined;
 use super::missing::{again_and_again, missing, missing_of_link};
-use super::{Cause, Culprit, Suspect};
+use super::{Cause, Culprit, LEAST, Suspect};
 
 /// What is no chance.
 #[derive(Clone, Copy, Debug)]
@@ -37,16 +37,22 @@ const LOSSES: Chance = Chance { losses: 3, most: 5.0, fewer: 5.0 };
 const SLOW_PAIRS: Chance = Chance { losses: 3, most: 3.0, fewer: 10.0 };
 /// Most of the losses are this part.
 const EXPLAINED: f64 = 0.6;
-/// The part of what is lost by a switch that some of its links explain, if they are sick and not the switch.
-const SPLIT: f64 = 0.9;
+/// If links of a switch are sick and not the switch, what goes by none of them loses no more than this part of what they do,
+const REST: f64 = 0.1;
+/// where of so many probes so many would be lost that it shows: none of five is 1 in 150.
+const REST_MIN: f64 = 5.0;
 /// Who is sick beside so many is not looked for.
 const CULPRITS_MAX: usize = 8;
 /// A pair is slow if its median is so many times the lower quartile of its scope,
 const SLOW_TIMES: f32 = 3.0;
 /// and so many microseconds more.
 const SLOW_LONGER_US: f32 = 200.0;
-/// What loses more than this part is dead.
+/// What loses more than this part is dead,
 const DEAD: f64 = 0.9;
+/// since a window in which it loses more than this.
+const DYING: f64 = 0.1;
+/// A port that is paused for more than this part of the time holds up probes for long.
+const STOPPED: f64 = 0.1;
 
 /// Probes that went by something, and how many of them were lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -63,9 +69,13 @@ impl Losses {
         self.lost += other.lost;
     }
 
+    fn rate(self) -> f64 {
+        self.lost as f64 / self.sent.max(1) as f64
+    }
+
     fn likelihood(self) -> f64 {
         let (sent, lost) = (self.sent as f64, self.lost as f64);
-        let rate = lost / sent.max(1.0);
+        let rate = self.rate();
         let of = |count: f64, rate: f64| if count > 0.0 { count * rate.ln() } else { 0.0 };
         of(lost, rate) + of(sent - lost, 1.0 - rate)
     }
@@ -104,8 +114,15 @@ impl Flow {
         Some(Self { start_ns: pair.start_ns, losses, candidates: candidates(&there, &back) })
     }
 
-    fn without_switches(mut self) -> Self {
-        self.candidates.retain(|of| !matches!(of, Candidate::Switch(_)));
+    /// With nothing but the links of a switch.
+    fn at(mut self, switch: Candidate) -> Self {
+        let Candidate::Switch(switch) = switch else { return self };
+        self.candidates.retain(|of| match *of {
+            Candidate::Direction((a, b)) | Candidate::Link(a, b) => {
+                [a, b].contains(&Node::Switch(switch))
+            }
+            Candidate::Switch(_) => false,
+        });
         self
     }
 
@@ -162,12 +179,43 @@ impl Votes {
         let score = |seen: &Seen| seen.losses.score(self.all);
         let highest = self.by.values().map(score).fold(0.0, f64::max);
         let equals = self.by.iter().filter(|(_, seen)| score(seen) > highest - 1e-6);
+        let equals: Vec<(&Candidate, &Seen)> = equals.collect();
+        let missing = |of: Candidate| of.missing(evidence);
+        // A switch of which two links miss packets, and all that goes by one goes by the other.
+        let is_between = |of: &Candidate| match *of {
+            Candidate::Switch(switch) => {
+                let own = |link: &Candidate| match *link {
+                    Candidate::Link(a, b) => [a, b].contains(&Node::Switch(switch)),
+                    Candidate::Direction(_) | Candidate::Switch(_) => false,
+                };
+                let own = equals.iter().filter(|(link, _)| own(link) && missing(**link) >= LEAST);
+                own.count() > 1
+            }
+            Candidate::Direction(_) | Candidate::Link(..) => false,
+        };
         // And then the smaller.
         let (candidate, Seen { losses, first_ns }) =
-            equals.max_by_key(|(of, _)| (of.missing(evidence), Reverse(**of)))?;
+            *equals.iter().max_by_key(|(of, _)| (is_between(of), missing(**of), Reverse(**of)))?;
         let explains = most && losses.lost as f64 >= EXPLAINED * self.all.lost as f64;
         let min = if explains { chance.most } else { chance.fewer + (self.by.len() as f64).ln() };
         (highest >= min).then_some(Best {
+            candidate: *candidate,
+            losses: *losses,
+            score: losses.score(self.all),
+            since_ns: first_ns.unwrap_or(0),
+        })
+    }
+
+    /// The link that loses the largest part of what goes by it.
+    fn worst(&self, evidence: &Evidence<'_>) -> Option<Best> {
+        let lossy = self.by.iter().filter(|(_, seen)| seen.losses.lost >= LOSSES.losses);
+        let order = |(of, seen): &(&Candidate, &Seen)| {
+            (seen.losses.lost, of.missing(evidence), Reverse(**of))
+        };
+        let (candidate, Seen { losses, first_ns }) = lossy.max_by(|a, b| {
+            a.1.losses.rate().total_cmp(&b.1.losses.rate()).then_with(|| order(a).cmp(&order(b)))
+        })?;
+        Some(Best {
             candidate: *candidate,
             losses: *losses,
             score: losses.score(self.all),
@@ -196,6 +244,18 @@ impl Votes {
 }
 
 impl Candidate {
+    fn of(evidence: &Evidence<'_>, culprit: Culprit) -> Option<Self> {
+        match culprit {
+            Culprit::Nothing => None,
+            Culprit::Host(host) | Culprit::Nic(host) => {
+                let rack = Node::Switch(evidence.map.rack_of(host)?);
+                Some(Self::Direction((Node::Host(host), rack)).whole())
+            }
+            Culprit::Link(a, b) => Some(Self::Link(a, b)),
+            Culprit::Tor(switch) | Culprit::Plane(switch) => Some(Self::Switch(switch)),
+        }
+    }
+
     /// Both directions of a link.
     fn whole(self) -> Self {
         match self {
@@ -240,7 +300,7 @@ fn culprits<F: Iterator<Item = Flow>>(
         let switch = best.candidate;
         let is_of_it = |flow: &Flow| flow.goes_by(&switch) && is_open(flow, &found);
         let links = match switch {
-            Candidate::Switch(_) => links_of(evidence, chance, &best, || flows().filter(is_of_it)),
+            Candidate::Switch(_) => links_of(evidence, switch, || flows().filter(is_of_it)),
             Candidate::Direction(_) | Candidate::Link(..) => Vec::new(),
         };
         match links.is_empty() {
@@ -256,55 +316,53 @@ fn is_open(flow: &Flow, found: &[(Best, Losses)]) -> bool {
     !found.iter().any(|(best, _)| flow.goes_by(&best.candidate.whole()))
 }
 
-/// Two links and more that explain what flows by a switch have lost: two that are dead below one are likelier its fault
-/// than that of either.
+/// Two links and more that are why flows by a switch are lost: those that lose the largest parts, one after the other, if
+/// what goes by the switch and none of them is not lost.
 fn links_of<F: Iterator<Item = Flow>>(
     evidence: &Evidence<'_>,
-    chance: Chance,
-    switch: &Best,
+    switch: Candidate,
     flows: impl Fn() -> F,
 ) -> Vec<(Best, Losses)> {
     let mut found: Vec<(Best, Losses)> = Vec::new();
-    while found.len() < CULPRITS_MAX {
-        let open = flows().filter(|flow| is_open(flow, &found)).map(Flow::without_switches);
-        let votes = Votes::of(open);
-        let Some(best) = votes.best(evidence, chance, found.is_empty()) else { break };
-        found.push((best, votes.all));
+    let mut theirs = Losses::default();
+    loop {
+        let open = flows().filter(|flow| is_open(flow, &found));
+        let votes = Votes::of(open.map(|flow| flow.at(switch)));
+        let usual = theirs.rate() * votes.all.sent as f64;
+        if found.len() > 1 && usual >= REST_MIN && votes.all.lost as f64 <= REST * usual {
+            return found;
+        }
+        match votes.worst(evidence) {
+            Some(best) if found.len() < CULPRITS_MAX => {
+                theirs.add(best.losses);
+                found.push((best, votes.all));
+            }
+            _ => return Vec::new(),
+        }
     }
-    let explained: u64 = found.iter().map(|(best, _)| best.losses.lost).sum();
-    let is_split = found.len() > 1 && explained as f64 > SPLIT * switch.losses.lost as f64;
-    if is_split { found } else { Vec::new() }
 }
 
-/// Where probes are lost.
-pub(super) fn lost(evidence: &Evidence<'_>) -> Vec<Suspect> {
+/// Where probes are lost, and how many were lost elsewhere.
+pub(super) fn lost(evidence: &Evidence<'_>) -> (Vec<Suspect>, u64) {
     let all_lost: u64 = evidence.digest.pairs.iter().map(|pair| pair.losses().1).sum();
     let is_counted = evidence.intervals.iter().any(|of| !of.ports.is_empty());
     if all_lost == 0 || all_lost < LOSSES.losses && !is_counted {
-        return Vec::new();
+        return (Vec::new(), all_lost);
     }
-    let flows = || {
-        evidence.digest.pairs.iter().flat_map(|pair| {
-            (0..).zip(&pair.labels).filter(|(_, of)| of.sent > 0).filter_map(|(label, of)| {
-                let losses = Losses { sent: of.sent, lost: of.lost.min(of.sent) };
-                Flow::of(evidence, pair, label, losses)
-            })
-        })
-    };
+    let flows = || flows(evidence);
     let mut found = culprits(evidence, LOSSES, flows);
-    if found.is_empty() {
-        let votes = Votes::of(flows());
-        found.extend(votes.by_counters(evidence).map(|best| (best, votes.all)));
+    let rest = Votes::of(flows().filter(|flow| is_open(flow, &found)));
+    let mut unexplained = rest.all.lost;
+    if let Some(best) = rest.by_counters(evidence) {
+        unexplained -= best.losses.lost;
+        found.push((best, rest.all));
     }
     let suspect = |(best, all): (Best, Losses)| {
         let Best { candidate, losses, score, since_ns } = best;
         let (culprit, named) = candidate.culprit(evidence);
-        let rate = losses.lost as f64 / losses.sent.max(1) as f64;
-        let mut later = Losses::default();
-        flows()
-            .filter(|flow| flow.start_ns > since_ns && flow.goes_by(&candidate))
-            .for_each(|flow| later.add(flow.losses));
-        let is_dead = rate > DEAD || later.lost as f64 > DEAD * later.sent as f64;
+        let rate = losses.rate();
+        let dead_since = dead_since(flows().filter(|flow| flow.goes_by(&candidate)));
+        let since_ns = dead_since.unwrap_or(since_ns);
         let said = vec![format!(
             "{} of {} lost probes have gone by {named} ({:.2} % of the {} that did); of the others {:.3} % were lost",
             losses.lost,
@@ -313,10 +371,76 @@ pub(super) fn lost(evidence: &Evidence<'_>) -> Vec<Suspect> {
             losses.sent,
             (all.lost - losses.lost) as f64 * 100.0 / (all.sent - losses.sent).max(1) as f64
         )];
-        let cause = if is_dead { Cause::Dead } else { Cause::Lossy };
+        let cause = if dead_since.is_some() { Cause::Dead } else { Cause::Lossy };
         Suspect { culprit, cause, score, since_ns, evidence: said, joined: Joined::default() }
     };
-    found.into_iter().map(suspect).collect()
+    (found.into_iter().map(suspect).collect(), unexplained)
+}
+
+/// Since which window nearly all of some flows is lost, if there is one behind it; what was lost before by chance is not
+/// why.
+fn dead_since(flows: impl Iterator<Item = Flow>) -> Option<u64> {
+    let mut windows: BTreeMap<u64, Losses> = BTreeMap::new();
+    flows.for_each(|flow| windows.entry(flow.start_ns).or_default().add(flow.losses));
+    let least = windows.len().min(2);
+    let mut from_here = Losses::default();
+    let mut since = None;
+    for (behind, (start_ns, of)) in windows.into_iter().rev().enumerate() {
+        from_here.add(of);
+        let is_dead = from_here.lost as f64 > DEAD * from_here.sent as f64;
+        let is_dying = of.lost as f64 > DYING * of.sent as f64;
+        if behind + 1 >= least && is_dead && is_dying && from_here.lost >= LOSSES.losses {
+            since = Some(start_ns);
+        }
+    }
+    since
+}
+
+/// Whether most of the probes that were lost by a suspect have met neither another one, nor a port that was stopped
+/// meanwhile: of such losses the other is not why.
+pub(super) fn is_apart(evidence: &Evidence<'_>, suspect: &Suspect, other: Culprit) -> bool {
+    let candidate = |of| Candidate::of(evidence, of);
+    let (Some(own), Some(other)) = (candidate(suspect.culprit), candidate(other)) else {
+        return false;
+    };
+    let mut paused_us: BTreeMap<Hop, u64> = BTreeMap::new();
+    let mut length_us = 0;
+    for interval in evidence.intervals.iter().filter(|of| of.end_ns > suspect.since_ns) {
+        length_us += interval.length_us();
+        for (&(switch, to), port) in &interval.ports {
+            *paused_us.entry((Node::Switch(switch), to)).or_default() += port.paused_us;
+        }
+        for (&host, counted) in &interval.hosts {
+            let Some(rack) = evidence.map.rack_of(host) else { continue };
+            let hop = (Node::Host(host), Node::Switch(rack));
+            *paused_us.entry(hop).or_default() += counted.paused_us.unwrap_or(0);
+        }
+    }
+    paused_us.retain(|_, us| *us as f64 > STOPPED * length_us as f64);
+    let meets = |flow: &Flow| {
+        let is_stopped = |of: &Candidate| match of {
+            Candidate::Direction(hop) => paused_us.contains_key(hop),
+            Candidate::Link(..) | Candidate::Switch(_) => false,
+        };
+        flow.goes_by(&other) || flow.candidates.iter().any(is_stopped)
+    };
+    let (mut lost, mut met) = (0, 0);
+    let by_it = |flow: &Flow| flow.start_ns >= suspect.since_ns && flow.goes_by(&own);
+    for flow in flows(evidence).filter(by_it) {
+        lost += flow.losses.lost;
+        met += if meets(&flow) { flow.losses.lost } else { 0 };
+    }
+    2 * met < lost
+}
+
+/// All probes, by their ways.
+fn flows(evidence: &Evidence<'_>) -> impl Iterator<Item = Flow> {
+    evidence.digest.pairs.iter().flat_map(|pair| {
+        (0..).zip(&pair.labels).filter(|(_, of)| of.sent > 0).filter_map(|(label, of)| {
+            let losses = Losses { sent: of.sent, lost: of.lost.min(of.sent) };
+            Flow::of(evidence, pair, label, losses)
+        })
+    })
 }
 
 /// Where round trips take longer than those of other pairs of the same scope and window: every pair of hosts has a vote.
@@ -453,7 +577,10 @@ mod tests {
             found.iter().map(|(best, _)| best.candidate).collect::<Vec<_>>()
         };
         assert_eq!(by_switch([0, 1_000, 1_000, 0]), [link(1), link(2)]);
+        assert_eq!(by_switch([1_000, 1_000, 1_000, 0]), [link(0), link(1), link(2)]);
         assert_eq!(by_switch([100, 110, 90, 100]), [Candidate::Switch(0)]);
+        // Too little is lost to tell.
+        assert_eq!(by_switch([4, 4, 4, 1]), [Candidate::Switch(0)]);
         // More than eight are not looked for.
         let many: Vec<(u32, u64)> = (0..20).map(|host| (host, 500)).collect();
         assert_eq!(found(&many).len(), CULPRITS_MAX);

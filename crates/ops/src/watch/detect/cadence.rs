@@ -30,6 +30,19 @@ impl Cadence {
         gaps[REMEMBERED - 2]
     }
 
+    /// How long counters have gone on that were saved in a gap between looks. One who saves between two looks seems to be
+    /// a look early or late: on average he is less so.
+    fn took(self, gap: Duration, poll: Duration) -> Duration {
+        if gap <= poll * 3 / 2 {
+            return gap;
+        }
+        let (gaps, next) = self.gaps;
+        let known = next.clamp(1, REMEMBERED) as u32;
+        let mean = (gaps.iter().sum::<Duration>() / known).saturating_sub(poll / known);
+        let usual = if self.is_slow(poll) { mean } else { Duration::ZERO };
+        gap.min(usual).max(gap.saturating_sub(poll))
+    }
+
     /// A look more or less is no cadence.
     fn is_slow(self, poll: Duration) -> bool {
         self.gap() > poll * 3 / 2
@@ -37,7 +50,8 @@ impl Cadence {
 
     /// Whether a device that shows no change is taken not to have been asked since, and not to be idle.
     fn is_awaited(self, now: Duration, poll: Duration) -> bool {
-        self.is_slow(poll) && now.saturating_sub(self.changed) < self.gap().min(LONGEST) * 2
+        let usual = self.gap().clamp(poll.min(LONGEST), LONGEST);
+        now.saturating_sub(self.changed) < usual * 2
     }
 }
 
@@ -45,11 +59,20 @@ impl Cadence {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cadences(BTreeMap<PortName, Cadence>);
 
+/// What a device that is judged has counted on for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Update {
+    /// When it was last judged.
+    pub(super) since: Duration,
+    /// How long its counters have gone on since, at least.
+    pub(super) took: Duration,
+}
+
 /// What a look is worth.
 #[derive(Debug, Default)]
 pub(super) struct Updates {
-    /// Devices that are judged, and since when they were not.
-    pub(super) updated: BTreeMap<PortName, Duration>,
+    /// Devices that are judged.
+    pub(super) updated: BTreeMap<PortName, Update>,
     /// Devices that have not been asked since.
     pub(super) awaited: BTreeSet<PortName>,
 }
@@ -77,7 +100,8 @@ impl Cadences {
                 continue;
             }
             let since = core::mem::replace(&mut known.at, at);
-            updates.updated.insert(device, since);
+            let took = known.took(at - since, poll);
+            updates.updated.insert(device, Update { since, took });
         }
         updates
     }

@@ -28,14 +28,14 @@ mod storm;
 
 use core::fmt;
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::port::{PRIORITIES, PortName, Role};
 use super::sample::{PortSample, QueueSample, Sample};
 use crate::limits::WATCHED_PORTS_MAX;
 
 use alpha::{Sooner, Thresholds};
-use cadence::{Cadences, Updates};
+use cadence::{Cadences, Update, Updates};
 pub use storm::{Storm, StormRule, StormSample, StormStep};
 
 /// What can be found.
@@ -283,7 +283,7 @@ pub struct Watch {
     ports: BTreeMap<PortName, PortState>,
     cadences: Cadences,
     /// Devices and priorities of which pauses were seen.
-    paused: BTreeMap<String, u8>,
+    paused: BTreeMap<PortName, u8>,
     ecn: BTreeMap<(String, u8), EcnState>,
     thresholds: Thresholds,
     early: BTreeMap<(String, usize), Held>,
@@ -346,8 +346,9 @@ impl Watch {
                 self.enter(name, now);
                 continue;
             };
-            let Some(&before) = updated.get(&name.of_device()) else { continue };
-            let gap = at - before;
+            let Some(&Update { since: before, took: gap }) = updated.get(&name.of_device()) else {
+                continue;
+            };
             if fell(&state.last, now) {
                 *state = PortState::new(&self.settings, now);
                 continue;
@@ -355,7 +356,7 @@ impl Watch {
             let lossless = self
                 .settings
                 .lossless
-                .or_else(|| self.paused.get(&name.device).copied())
+                .or_else(|| self.paused.get(&name.of_device()).copied())
                 .unwrap_or(0);
             let look = Look { settings: &self.settings, name, now, before, gap, at, lossless };
             look.port(state, &mut seen);
@@ -386,16 +387,7 @@ impl Watch {
             }
         }
         self.ports.retain(|name, _| sample.ports.contains_key(name));
-        // What is wrong with a device that was not asked since is wrong still.
-        for open in self.open.values_mut() {
-            let PortName { host, device, .. } = &open.finding.port;
-            let is_of =
-                |of: &PortName| of.device == *device && (host.is_empty() || of.host == *host);
-            if awaited.iter().any(is_of) {
-                open.seen = [at; PRIORITIES];
-            }
-        }
-        self.events(at, seen)
+        self.events(at, seen, &awaited)
     }
 
     fn begin_anew(&mut self, at: Duration, sample: &Sample) {
@@ -422,7 +414,7 @@ impl Watch {
     fn learn(&mut self, name: &PortName, now: &PortSample) {
         for (priority, queue) in now.queues.iter().enumerate() {
             if queue.pauses_received.max(queue.pauses_sent).is_some_and(|pauses| pauses > 0) {
-                *self.paused.entry(name.device.clone()).or_default() |= 1 << priority;
+                *self.paused.entry(name.of_device()).or_default() |= 1 << priority;
             }
         }
     }
@@ -431,7 +423,7 @@ impl Watch {
     fn marks(
         &mut self,
         sample: &Sample,
-        updated: &BTreeMap<PortName, Duration>,
+        updated: &BTreeMap<PortName, Update>,
         at: Duration,
         seen: &mut Seen,
     ) {
@@ -445,7 +437,7 @@ impl Watch {
         let mut sums: BTreeMap<(&str, u8), Sum> = BTreeMap::new();
         for (name, now) in sample.ports.iter().filter(|(_, now)| now.role == Role::Switch) {
             let Some(state) = self.ports.get(name) else { continue };
-            let before = updated.get(&name.of_device()).copied();
+            let before = updated.get(&name.of_device()).map(|of| of.since);
             for priority in 0..PRIORITIES as u8 {
                 let (now, last) =
                     (&now.queues[usize::from(priority)], &state.last.queues[usize::from(priority)]);
@@ -518,7 +510,7 @@ impl Watch {
         }
     }
 
-    fn events(&mut self, at: Duration, seen: Seen) -> Vec<Event> {
+    fn events(&mut self, at: Duration, seen: Seen, awaited: &BTreeSet<PortName>) -> Vec<Event> {
         // What is new of one culprit is one finding, of all priorities that show it; another priority later is news again.
         let mut news: BTreeMap<Key, Finding> = BTreeMap::new();
         for (kind, who, priority, port, since, evidence) in seen {
@@ -541,6 +533,13 @@ impl Watch {
         }
         let patience = self.settings.restoration.max(self.settings.poll);
         self.open.retain(|_, open| {
+            // What is wrong with a device that was not asked since is wrong still.
+            let PortName { host, device, .. } = &open.finding.port;
+            let is_of =
+                |of: &PortName| of.device == *device && (host.is_empty() || of.host == *host);
+            if awaited.iter().any(is_of) {
+                return true;
+            }
             let late = (0..PRIORITIES).filter(|priority| at - open.seen[*priority] > patience);
             let over =
                 late.fold(0, |mask, priority| mask | 1 << priority) & open.finding.priorities;

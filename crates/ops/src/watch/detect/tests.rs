@@ -153,6 +153,37 @@ fn who_saves_counters_more_rarely_than_they_are_looked_at_is_judged_by_what_was_
     }
     assert_eq!(kinds(&events), [(Kind::PauseStorm, "h0")], "{events:?}");
     assert_eq!(events.len(), 1, "{events:?}");
+    // It is over with the first saving that says so.
+    let mut watch = Watch::new(Settings::default());
+    let mut told = Vec::new();
+    for second in 0..200_u64 {
+        let saved = second / 5 * 5;
+        let storm = saved.clamp(60, 120) - 60;
+        let sample = nic((storm, Some(storm * 1_000_000), Some(saved - storm)));
+        for event in watch.look(Duration::from_secs(second), &sample) {
+            let (Event::Found(of) | Event::Over(of)) = &event;
+            told.push((second, matches!(event, Event::Over(_)), of.kind));
+        }
+    }
+    assert!(
+        matches!(told[..], [(65..=75, false, Kind::PauseStorm), (125, true, Kind::PauseStorm)]),
+        "{told:?}"
+    );
+    // Between two looks, so that he seems now early and now late.
+    for every_ms in [1_300, 1_700, 2_500, 3_300, 7_500] {
+        let mut watch = Watch::new(Settings::default());
+        let mut events = Vec::new();
+        for second in 0..200_u64 {
+            let saved = second * 1_000 / every_ms * every_ms;
+            let paused_ms = saved.saturating_sub(60_000);
+            let sample = nic((paused_ms, Some(paused_ms * 1_000), Some(saved.min(60_000))));
+            events.extend(watch.look(Duration::from_millis(second * 1_001), &sample));
+        }
+        assert!(
+            matches!(&events[..], [Event::Found(of)] if of.kind == Kind::PauseStorm),
+            "saved each {every_ms} ms: {events:?}"
+        );
+    }
     // One that is idle for long, and counts on, is not waited for.
     let mut watch = Watch::new(Settings::default());
     let mut over = Vec::new();
