@@ -37,7 +37,7 @@ verdict: NIC of h5: pauses without end, since 40 ms, confirmed
   of 350 probes of it 126 were not answered; the 99th percentile of a pair is 3
   us there, and 3 us elsewhere
   agrees: the NIC of h5 counts 358 pause frames that it has sent
-also seen: link h5-tor0-1: loses packets
+also seen: link h5-tor0-1: carries nothing
 also seen: link tor0-1-leaf0-0: loses packets
 
 "#

@@ -377,21 +377,20 @@ pub(super) fn lost(evidence: &Evidence<'_>) -> (Vec<Suspect>, u64) {
     (found.into_iter().map(suspect).collect(), unexplained)
 }
 
-/// Since which window nearly all of some flows is lost, if there is one behind it; what was lost before by chance is not
-/// why.
+/// The window in which some flows began to be lost, if nearly all of them were behind it; what was lost before by chance
+/// is not why.
 fn dead_since(flows: impl Iterator<Item = Flow>) -> Option<u64> {
     let mut windows: BTreeMap<u64, Losses> = BTreeMap::new();
     flows.for_each(|flow| windows.entry(flow.start_ns).or_default().add(flow.losses));
-    let least = windows.len().min(2);
-    let mut from_here = Losses::default();
+    let is_one = windows.len() == 1;
+    let mut behind = Losses::default();
     let mut since = None;
-    for (behind, (start_ns, of)) in windows.into_iter().rev().enumerate() {
-        from_here.add(of);
-        let is_dead = from_here.lost as f64 > DEAD * from_here.sent as f64;
-        let is_dying = of.lost as f64 > DYING * of.sent as f64;
-        if behind + 1 >= least && is_dead && is_dying && from_here.lost >= LOSSES.losses {
+    for (start_ns, of) in windows.into_iter().rev() {
+        let is_dead = if is_one { of.rate() > DEAD } else { behind.rate() > DEAD };
+        if is_dead && of.rate() > DYING && of.lost + behind.lost >= LOSSES.losses {
             since = Some(start_ns);
         }
+        behind.add(of);
     }
     since
 }
@@ -584,6 +583,25 @@ mod tests {
         // More than eight are not looked for.
         let many: Vec<(u32, u64)> = (0..20).map(|host| (host, 500)).collect();
         assert_eq!(found(&many).len(), CULPRITS_MAX);
+    }
+
+    #[test]
+    fn what_is_dead_has_died_in_a_window_behind_which_all_is_lost() {
+        let since = |lost: &[u64]| {
+            let flow = |(start_ns, lost): (u64, &u64)| Flow {
+                start_ns,
+                losses: Losses { sent: 1_000, lost: *lost },
+                candidates: Vec::new(),
+            };
+            dead_since((0..).zip(lost).map(flow))
+        };
+        assert_eq!(since(&[0, 0, 400, 1_000, 1_000]), Some(2));
+        assert_eq!(since(&[0, 3, 0, 1_000, 990]), Some(3));
+        assert_eq!(since(&[1_000]), Some(0));
+        // It may have ended with the last, has come back, or loses some.
+        assert_eq!(since(&[0, 0, 1_000]), None);
+        assert_eq!(since(&[0, 1_000, 1_000, 0]), None);
+        assert_eq!(since(&[200, 200, 200]), None);
     }
 
     #[test]
