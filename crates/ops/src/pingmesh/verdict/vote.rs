@@ -194,16 +194,16 @@ impl Votes {
             Candidate::Direction(_) | Candidate::Link(..) => false,
         };
         // And then the smaller.
-        let (candidate, Seen { losses, first_ns }) =
+        let (candidate, seen) =
             *equals.iter().max_by_key(|(of, _)| (is_between(of), missing(**of), Reverse(**of)))?;
-        let explains = most && losses.lost as f64 >= EXPLAINED * self.all.lost as f64;
+        let explains = most && seen.losses.lost as f64 >= EXPLAINED * self.all.lost as f64;
         let min = if explains { chance.most } else { chance.fewer + (self.by.len() as f64).ln() };
-        (highest >= min).then_some(Best {
-            candidate: *candidate,
-            losses: *losses,
-            score: losses.score(self.all),
-            since_ns: first_ns.unwrap_or(0),
-        })
+        (highest >= min).then(|| self.told(*candidate, *seen))
+    }
+
+    fn told(&self, candidate: Candidate, Seen { losses, first_ns }: Seen) -> Best {
+        let (score, since_ns) = (losses.score(self.all), first_ns.unwrap_or(0));
+        Best { candidate, losses, score, since_ns }
     }
 
     /// The link that loses the largest part of what goes by it.
@@ -212,15 +212,10 @@ impl Votes {
         let order = |(of, seen): &(&Candidate, &Seen)| {
             (seen.losses.lost, of.missing(evidence), Reverse(**of))
         };
-        let (candidate, Seen { losses, first_ns }) = lossy.max_by(|a, b| {
+        let (candidate, seen) = lossy.max_by(|a, b| {
             a.1.losses.rate().total_cmp(&b.1.losses.rate()).then_with(|| order(a).cmp(&order(b)))
         })?;
-        Some(Best {
-            candidate: *candidate,
-            losses: *losses,
-            score: losses.score(self.all),
-            since_ns: first_ns.unwrap_or(0),
-        })
+        Some(self.told(*candidate, *seen))
     }
 
     /// Where too little is lost for a vote: the link by which something was lost, and whose ports miss packets again and
@@ -233,13 +228,9 @@ impl Votes {
         });
         let (hop, missing) = again_and_again(evidence, hops)?;
         let candidate = Candidate::Direction(hop);
-        let Seen { losses, first_ns } = *self.by.get(&candidate)?;
-        Some(Best {
-            candidate,
-            losses,
-            score: losses.score(self.all),
-            since_ns: first_ns.map_or(missing.since_ns, |at| at.min(missing.since_ns)),
-        })
+        let seen = *self.by.get(&candidate)?;
+        let since_ns = seen.first_ns.map_or(missing.since_ns, |at| at.min(missing.since_ns));
+        Some(Best { since_ns, ..self.told(candidate, seen) })
     }
 }
 
@@ -308,6 +299,7 @@ fn culprits<F: Iterator<Item = Flow>>(
             false => found.extend(links),
         }
     }
+    found.truncate(CULPRITS_MAX);
     found
 }
 
@@ -360,14 +352,13 @@ pub(super) fn lost(evidence: &Evidence<'_>) -> (Vec<Suspect>, u64) {
     let suspect = |(best, all): (Best, Losses)| {
         let Best { candidate, losses, score, since_ns } = best;
         let (culprit, named) = candidate.culprit(evidence);
-        let rate = losses.rate();
         let dead_since = dead_since(flows().filter(|flow| flow.goes_by(&candidate)));
         let since_ns = dead_since.unwrap_or(since_ns);
         let said = vec![format!(
             "{} of {} lost probes have gone by {named} ({:.2} % of the {} that did); of the others {:.3} % were lost",
             losses.lost,
             all.lost,
-            rate * 100.0,
+            losses.rate() * 100.0,
             losses.sent,
             (all.lost - losses.lost) as f64 * 100.0 / (all.sent - losses.sent).max(1) as f64
         )];
@@ -515,6 +506,14 @@ fn candidates(there: &[Hop], back: &[Hop]) -> Vec<Candidate> {
 
 #[cfg(test)]
 mod tests {
+    use fabric::topology::{Cables, single_switch};
+    use rdma::Rate;
+    use smallvec::smallvec;
+
+    use super::super::super::configured::Configuration;
+    use super::super::super::evidence::{Digest, EndsOnly, Interval};
+    use super::super::super::scope::Map;
+    use super::super::super::window::OfLabel;
     use super::*;
 
     #[test]
@@ -528,61 +527,58 @@ mod tests {
 
     #[test]
     fn who_explains_less_than_most_must_be_no_chance() {
-        let topology = fabric::topology::single_switch(
-            64,
-            fabric::topology::Cables::new(rdma::Rate::from_gbps(40), 2),
+        judged(
+            |_, _| 0,
+            Interval::default(),
+            |evidence| {
+                let link = |host| Candidate::Link(Node::Host(host), Node::Switch(0));
+                // Of 64 links each carries 1,000 probes.
+                let found = |lost: &[(u32, u64)]| {
+                    let flows = || {
+                        (0..64).map(|host| {
+                            let of = lost.iter().find(|(of, _)| *of == host);
+                            let losses = Losses { sent: 1_000, lost: of.map_or(0, |of| of.1) };
+                            Flow { start_ns: 0, losses, candidates: vec![link(host)] }
+                        })
+                    };
+                    let found = culprits(evidence, LOSSES, flows);
+                    found.iter().map(|(best, all)| (best.candidate, all.lost)).collect::<Vec<_>>()
+                };
+                // The rest has no more than the rest has lost.
+                assert_eq!(
+                    found(&[(3, 900), (9, 300), (5, 2)]),
+                    [(link(3), 1_202), (link(9), 302)]
+                );
+                // A third each.
+                let all = [(1, 40), (2, 40), (3, 40)];
+                assert_eq!(found(&all), [(link(1), 120), (link(2), 80), (link(3), 40)]);
+                // The most of chance losses are more than most would expect of it, and no more than of the most of 64.
+                let chance: Vec<(u32, u64)> =
+                    (0..64).map(|host| (host, 5 + u64::from(host % 7))).collect();
+                assert_eq!(found(&chance), []);
+                // A switch of which two links of four are dead is not what is sick; one that loses by all of them is.
+                let by_switch = |rates: [u64; 4]| {
+                    let flows = || {
+                        (0..64).map(|number: u32| {
+                            let own = rates.get(number as usize);
+                            let losses = Losses { sent: 1_000, lost: own.copied().unwrap_or(0) };
+                            let switch = Candidate::Switch(number / 4);
+                            Flow { start_ns: 0, losses, candidates: vec![link(number), switch] }
+                        })
+                    };
+                    let found = culprits(evidence, LOSSES, flows);
+                    found.iter().map(|(best, _)| best.candidate).collect::<Vec<_>>()
+                };
+                assert_eq!(by_switch([0, 1_000, 1_000, 0]), [link(1), link(2)]);
+                assert_eq!(by_switch([1_000, 1_000, 1_000, 0]), [link(0), link(1), link(2)]);
+                assert_eq!(by_switch([100, 110, 90, 100]), [Candidate::Switch(0)]);
+                // Too little is lost to tell.
+                assert_eq!(by_switch([4, 4, 4, 1]), [Candidate::Switch(0)]);
+                // More than eight are not looked for.
+                let many: Vec<(u32, u64)> = (0..20).map(|host| (host, 500)).collect();
+                assert_eq!(found(&many).len(), CULPRITS_MAX);
+            },
         );
-        let map = super::super::super::scope::Map::of(&topology);
-        let evidence = Evidence {
-            topology: &topology,
-            map: &map,
-            digest: &Default::default(),
-            paths: &super::super::super::evidence::EndsOnly(&map),
-            intervals: &[],
-            configuration: &Default::default(),
-        };
-        let link = |host| Candidate::Link(Node::Host(host), Node::Switch(0));
-        // Of 64 links each carries 1,000 probes.
-        let found = |lost: &[(u32, u64)]| {
-            let flows = || {
-                (0..64).map(|host| {
-                    let of = lost.iter().find(|(of, _)| *of == host);
-                    let losses = Losses { sent: 1_000, lost: of.map_or(0, |of| of.1) };
-                    Flow { start_ns: 0, losses, candidates: vec![link(host)] }
-                })
-            };
-            let found = culprits(&evidence, LOSSES, flows);
-            found.iter().map(|(best, all)| (best.candidate, all.lost)).collect::<Vec<_>>()
-        };
-        // The rest has no more than the rest has lost.
-        assert_eq!(found(&[(3, 900), (9, 300), (5, 2)]), [(link(3), 1_202), (link(9), 302)]);
-        // A third each.
-        let all = [(1, 40), (2, 40), (3, 40)];
-        assert_eq!(found(&all), [(link(1), 120), (link(2), 80), (link(3), 40)]);
-        // The most of chance losses are more than most would expect of it, and no more than of the most of 64.
-        let chance: Vec<(u32, u64)> = (0..64).map(|host| (host, 5 + u64::from(host % 7))).collect();
-        assert_eq!(found(&chance), []);
-        // A switch of which two links of four are dead is not what is sick; one that loses by all of them is.
-        let by_switch = |rates: [u64; 4]| {
-            let flows = || {
-                (0..64).map(|number: u32| {
-                    let own = rates.get(number as usize);
-                    let losses = Losses { sent: 1_000, lost: own.copied().unwrap_or(0) };
-                    let switch = Candidate::Switch(number / 4);
-                    Flow { start_ns: 0, losses, candidates: vec![link(number), switch] }
-                })
-            };
-            let found = culprits(&evidence, LOSSES, flows);
-            found.iter().map(|(best, _)| best.candidate).collect::<Vec<_>>()
-        };
-        assert_eq!(by_switch([0, 1_000, 1_000, 0]), [link(1), link(2)]);
-        assert_eq!(by_switch([1_000, 1_000, 1_000, 0]), [link(0), link(1), link(2)]);
-        assert_eq!(by_switch([100, 110, 90, 100]), [Candidate::Switch(0)]);
-        // Too little is lost to tell.
-        assert_eq!(by_switch([4, 4, 4, 1]), [Candidate::Switch(0)]);
-        // More than eight are not looked for.
-        let many: Vec<(u32, u64)> = (0..20).map(|host| (host, 500)).collect();
-        assert_eq!(found(&many).len(), CULPRITS_MAX);
     }
 
     #[test]
@@ -602,6 +598,95 @@ mod tests {
         assert_eq!(since(&[0, 0, 1_000]), None);
         assert_eq!(since(&[0, 1_000, 1_000, 0]), None);
         assert_eq!(since(&[200, 200, 200]), None);
+    }
+
+    /// Hosts at one switch, probes between them, and counters of the ports.
+    fn judged<T>(
+        lost: impl Fn(u32, u32) -> u64,
+        interval: Interval,
+        ask: impl FnOnce(&Evidence<'_>) -> T,
+    ) -> T {
+        let topology = single_switch(6, Cables::new(Rate::from_gbps(40), 2));
+        let map = Map::of(&topology);
+        let pairs = (0..6).flat_map(|host| (0..6).map(move |target| (host, target)));
+        let brief = |(host, target)| Brief {
+            start_ns: 0,
+            host,
+            target,
+            scope: Scope::Tor,
+            labels: smallvec![OfLabel { sent: 100, lost: lost(host, target), slow: 0 }],
+            p50_us: None,
+            p99_us: None,
+        };
+        let pairs = pairs.filter(|(host, target)| host != target).map(brief).collect();
+        ask(&Evidence {
+            topology: &topology,
+            map: &map,
+            digest: &Digest { pairs, ..Digest::default() },
+            paths: &EndsOnly(&map),
+            intervals: &[interval],
+            configuration: &Configuration::default(),
+        })
+    }
+
+    #[test]
+    fn what_is_lost_apart_from_a_storm_is_not_lost_by_it() {
+        let dead = |host, target| if host == 1 || target == 1 { 100 } else { 0 };
+        let suspect = Suspect {
+            culprit: Culprit::link(Node::Host(1), Node::Switch(0)),
+            cause: Cause::Dead,
+            score: 1.0,
+            since_ns: 0,
+            evidence: Vec::new(),
+            joined: Joined::default(),
+        };
+        let paused = |hosts: &[u32]| {
+            let mut interval = Interval { end_ns: 1_000_000_000, ..Interval::default() };
+            for host in hosts {
+                let port = interval.ports.entry((0, Node::Host(*host))).or_default();
+                port.paused_us = 900_000;
+            }
+            interval
+        };
+        let is_apart = |hosts: &[u32]| {
+            judged(dead, paused(hosts), |evidence| is_apart(evidence, &suspect, Culprit::Nic(2)))
+        };
+        assert!(is_apart(&[2]));
+        // Its own port is stopped, or those of most that it probes.
+        assert!(!is_apart(&[2, 1]));
+        assert!(!is_apart(&[2, 3, 4, 5]));
+    }
+
+    #[test]
+    fn a_switch_of_two_links_that_both_miss_packets_is_what_is_dead() {
+        let [above, spine, below] = [7, 8, 9].map(Node::Switch);
+        let found = |lost: [u64; 2]| {
+            let mut interval = Interval { end_ns: 1_000_000_000, ..Interval::default() };
+            for ((from, to), lost) in [(7, 8), (8, 9)].into_iter().zip(lost) {
+                interval.ports.entry((from, Node::Switch(to))).or_default().queue_packets[3] =
+                    1_000;
+                let into = interval.ports.entry((to, Node::Switch(from))).or_default();
+                into.rx_packets = Some(1_000 - lost);
+            }
+            let flow = |lost, hops: &[Hop]| Flow {
+                start_ns: 0,
+                losses: Losses { sent: 1_000, lost },
+                candidates: candidates(hops, &[]),
+            };
+            let others = [(above, Node::Switch(6)), (Node::Switch(6), below)];
+            let flows = [flow(1_000, &[(above, spine), (spine, below)]), flow(0, &others)];
+            judged(
+                |_, _| 0,
+                interval,
+                |evidence| {
+                    Votes::of(flows.into_iter())
+                        .best(evidence, LOSSES, true)
+                        .map(|best| best.candidate)
+                },
+            )
+        };
+        assert_eq!(found([500, 500]), Some(Candidate::Switch(8)));
+        assert_eq!(found([500, 0]), Some(Candidate::Direction((above, spine))));
     }
 
     #[test]
