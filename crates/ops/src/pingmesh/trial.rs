@@ -182,7 +182,7 @@ impl Trial {
             (Culprit::link(ends[0].into(), ends[1].into()), directed)
         };
         let links = match self.fault {
-            Fault::DeadLinks | Fault::LossyLinks => [of_link(random), of_link(random)].to_vec(),
+            Fault::DeadLinks | Fault::LossyLinks => vec![of_link(random), of_link(random)],
             _ => vec![of_link(random)],
         };
         let of_links = |kind: fn([End; 2]) -> FaultKind| {

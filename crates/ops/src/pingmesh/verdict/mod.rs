@@ -351,7 +351,8 @@ impl fmt::Display for Text<'_> {
                 writeln!(f, "  {line}")?;
             }
         }
-        if verdict.unexplained >= LEAST {
+        // A storm may be why, which is accused of no losses.
+        if verdict.unexplained >= LEAST && sick.iter().any(|of| of.cause.loses()) {
             writeln!(f, "  {} lost probes have gone by none of these", verdict.unexplained)?;
         }
         for other in others {
