@@ -1,11 +1,13 @@
 //! `cargo xtask ci`: every check, each a command that can be run alone.
 //!
-//! The first red stage ends the run. The last line counts the tests and the programs together.
+//! What is not well formed or cannot be built ends the run. After that a red stage does not keep the others
+//! from running, so that one run tells everything that is wrong. The last lines count the tests and the
+//! programs together, and name the stages that failed.
 
 use std::ffi::OsString;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use pico_args::Arguments;
 
 use crate::tally::{self, Tally};
@@ -22,18 +24,31 @@ const LINK_STORMS: &str = "4000";
 /// What is injected in the second run of the programs.
 const FAULTS: &str = "loss=0.01,reorder=0.01,seed=7";
 
-pub(crate) fn run() -> Result<()> {
-    let mut tally = Tally::default();
-    let result = stages(&mut tally);
-    match result.as_ref() {
-        Ok(Some(not_run)) => println!("\n{tally}; {not_run}"),
-        _ => println!("\n{tally}"),
-    }
-    result.map(drop)
+/// What has become of the stages so far.
+#[derive(Default)]
+struct Outcome {
+    tally: Tally,
+    failed: Vec<String>,
+    /// What this machine could not run.
+    not_run: Vec<String>,
 }
 
-/// What this machine could not run, if everything else has passed.
-fn stages(tally: &mut Tally) -> Result<Option<String>> {
+pub(crate) fn run() -> Result<()> {
+    source()?;
+    let mut outcome = Outcome::default();
+    outcome.programs();
+    outcome.machines();
+    let Outcome { tally, failed, not_run } = outcome;
+    let not_run: String = not_run.iter().map(|name| format!("; {name} was not run")).collect();
+    println!("\n{tally}{not_run}");
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+/// How the source reads, and whether it builds.
+fn source() -> Result<()> {
     stage("fmt", || workspace::run(cargo().args(["fmt", "--all", "--check"])))?;
     stage("tidy", || tidy::run(&tidy::Choice::default()))?;
     stage("clippy", || {
@@ -45,59 +60,95 @@ fn stages(tally: &mut Tally) -> Result<Option<String>> {
         let what = ["doc", "--workspace", "--no-deps", "--all-features"];
         workspace::run(cargo().args(what).env("RUSTDOCFLAGS", "-D warnings"))
     })?;
-    stage("dist", dist::run)?;
-    stage("abi", abi::run)?;
-    stage("test", || {
-        let what = ["test", "--workspace", "--all-features", "--profile", "ci", "--no-fail-fast"];
-        judged(tally, tally::tests(cargo().args(what)))
-    })?;
-    stage("test over UDP", || {
-        // The default path between processes of a host is shared memory.
-        let what = ["test", "--package", "ferroce-softnic", "--profile", "ci", "--test", "nic"];
-        judged(tally, tally::tests(cargo().args(what).env("FERROCE_LINK", "udp")))
-    })?;
-    stage("extensions", || judged(tally, extensions::run()))?;
-    stage("speed", speed::run)?;
-    stage("storm", || {
-        storm::run(Arguments::from_vec(["--seeds", STORMS].map(OsString::from).to_vec()))
-    })?;
-    stage("storm over both links", || {
-        ["shm", "udp"].into_iter().try_for_each(|link| storm::over(link, "0", LINK_STORMS))
-    })?;
-    stage("crowd", || crowd::of_ci().iter().try_for_each(crowd::run))?;
-    stage("pyverbs", || judged(tally, pyverbs::run(&pyverbs::Choice::default())))?;
-    stage("pyverbs over UDP", || judged(tally, pyverbs::run(&pyverbs::Choice::over("udp"))))?;
-    stage("programs", || judged(tally, programs::run(&programs::Choice::default())))?;
-    stage("book", || judged(tally, book::run(false)))?;
-    stage("mistakes", || judged(tally, mistakes::run()))?;
-    stage("programs over UDP", || judged(tally, programs::run(&programs::Choice::over("udp"))))?;
-    stage("programs under faults", || {
-        judged(tally, programs::run(&programs::Choice::under(FAULTS)))
-    })?;
-    stage("labs", || judged(tally, labs::run(&labs::Choice::default())))?;
-    let mut not_run = Vec::new();
-    // What not every machine can run.
-    let mut if_it_can =
-        |name: &str, prepared: &dyn Fn() -> Result<()>, run: &dyn Fn() -> Result<Tally>| {
-            stage(name, || match prepared() {
-                Ok(()) => judged(tally, run()),
-                Err(why) => {
+    stage("dist", dist::run)
+}
+
+impl Outcome {
+    /// Tests, and programs on this host.
+    fn programs(&mut self) {
+        self.stage("abi", abi::run);
+        self.tests("test", || {
+            let what =
+                ["test", "--workspace", "--all-features", "--profile", "ci", "--no-fail-fast"];
+            tally::tests(cargo().args(what))
+        });
+        self.tests("test over UDP", || {
+            // The default path between processes of a host is shared memory.
+            let what = ["test", "--package", "ferroce-softnic", "--profile", "ci", "--test", "nic"];
+            tally::tests(cargo().args(what).env("FERROCE_LINK", "udp"))
+        });
+        self.tests("extensions", extensions::run);
+        self.stage("speed", speed::run);
+        self.stage("storm", || {
+            storm::run(Arguments::from_vec(["--seeds", STORMS].map(OsString::from).to_vec()))
+        });
+        self.stage("storm over both links", || {
+            ["shm", "udp"].into_iter().try_for_each(|link| storm::over(link, "0", LINK_STORMS))
+        });
+        self.stage("crowd", || crowd::of_ci().iter().try_for_each(crowd::run));
+        self.tests("pyverbs", || pyverbs::run(&pyverbs::Choice::default()));
+        self.tests("pyverbs over UDP", || pyverbs::run(&pyverbs::Choice::over("udp")));
+        self.tests("programs", || programs::run(&programs::Choice::default()));
+        self.tests("book", || book::run(false));
+        self.tests("mistakes", mistakes::run);
+        self.tests("programs over UDP", || programs::run(&programs::Choice::over("udp")));
+        self.tests("programs under faults", || programs::run(&programs::Choice::under(FAULTS)));
+        self.tests("labs", || labs::run(&labs::Choice::default()));
+    }
+
+    /// What not every machine can run: namespaces, other distributions, a machine with another kernel.
+    fn machines(&mut self) {
+        self.if_it_can("strangers", strangers::prepare, strangers::run);
+        self.if_it_can("routed", routed::prepare, || routed::run(&routed::Choice::default()));
+        let mesh = pingmesh::Choice::default();
+        self.if_it_can("pingmesh", pingmesh::prepare, || pingmesh::run(&mesh));
+        let others = distributions::Choice::default();
+        let prepared = || distributions::prepare(&others);
+        self.if_it_can("distributions", prepared, || distributions::run(&others));
+        let peer = interop::Choice::default();
+        self.if_it_can("interop", || interop::prepare(&peer), || interop::run(&peer));
+    }
+
+    fn stage(&mut self, name: &str, work: impl FnOnce() -> Result<()>) {
+        if let Err(why) = stage(name, work) {
+            eprintln!("error: {why:#}");
+            self.failed.push(name.to_owned());
+        }
+    }
+
+    /// A stage that counts what it runs.
+    fn tests(&mut self, name: &str, work: impl FnOnce() -> Result<Tally>) {
+        let mut all = self.tally;
+        self.stage(name, || {
+            let tally = work()?;
+            all.passed += tally.passed;
+            all.failed += tally.failed;
+            tally::require_all_passed(tally)
+        });
+        self.tally = all;
+    }
+
+    fn if_it_can(
+        &mut self,
+        name: &str,
+        prepared: impl FnOnce() -> Result<()>,
+        run: impl FnOnce() -> Result<Tally>,
+    ) {
+        let mut is_run = true;
+        self.tests(name, || {
+            prepared().map_or_else(
+                |why| {
                     println!("not run: {why:#}");
-                    not_run.push(format!("{name} was not run"));
-                    Ok(())
-                }
-            })
-        };
-    if_it_can("strangers", &strangers::prepare, &strangers::run)?;
-    if_it_can("routed", &routed::prepare, &|| routed::run(&routed::Choice::default()))?;
-    let mesh = pingmesh::Choice::default();
-    if_it_can("pingmesh", &pingmesh::prepare, &|| pingmesh::run(&mesh))?;
-    let others = distributions::Choice::default();
-    let prepared = || distributions::prepare(&others);
-    if_it_can("distributions", &prepared, &|| distributions::run(&others))?;
-    let peer = interop::Choice::default();
-    if_it_can("interop", &|| interop::prepare(&peer), &|| interop::run(&peer))?;
-    Ok((!not_run.is_empty()).then(|| not_run.join("; ")))
+                    is_run = false;
+                    Ok(Tally::default())
+                },
+                |()| run(),
+            )
+        });
+        if !is_run {
+            self.not_run.push(name.to_owned());
+        }
+    }
 }
 
 fn stage(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
@@ -110,12 +161,4 @@ fn stage(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
         Err(_) => println!("{} {name}, {seconds:.1} s", terminal::red("FAILED")),
     }
     result.with_context(|| format!("stage {name}"))
-}
-
-/// Adds what a stage has run to all that was run.
-fn judged(tally: &mut Tally, stage: Result<Tally>) -> Result<()> {
-    let stage = stage?;
-    tally.passed += stage.passed;
-    tally.failed += stage.failed;
-    tally::require_all_passed(stage)
 }
