@@ -57,8 +57,8 @@ const PORT: u16 = 20_000;
 /// The UDP port of RoCEv2.
 const ROCE_PORT: u16 = 4791;
 /// How long a program may take, on either side.
-const PATIENCE: Duration = Duration::from_secs(30);
-const PATIENCE_LOSS: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE_LOSS: Duration = Duration::from_secs(120);
 const GLANCE: Duration = Duration::from_millis(5);
 /// Packets for each queue pair that may come when the guest's program has ended, such as the
 /// acknowledgement of its last message. The kernel does not count what comes for a queue pair that is gone.

@@ -38,8 +38,9 @@ pub(crate) struct Choice {
     root: Option<PathBuf>,
 }
 
-/// How long a row may take; those that run every size, or repeat what was lost, get more.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// How long a row may take, so that one that hangs is found; those that run every size, or repeat what was lost,
+/// get more. The longest needs a quarter of it on a machine that does nothing else.
+const DEADLINE: Duration = Duration::from_secs(60);
 const DEADLINE_SIZES: Duration = Duration::from_secs(120);
 const DEADLINE_FACTOR_FAULTS: u32 = 3;
 /// Iterations of each size in runs of all sizes, unless all rows run without faults.
