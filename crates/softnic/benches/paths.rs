@@ -16,8 +16,9 @@
 //! ```
 //!
 //! Time says little where a machine is shared. The number of instructions depends on the compiler, and
-//! hardly on anything else, so this is what may not grow unnoticed. Instructions of the kernel are not counted; over rings there
-//! are none.
+//! hardly on anything else, so this is what may not grow unnoticed: on a busy machine a timer runs out here and
+//! there, so what is more than accepted is counted again, and the least counts. Instructions of the kernel are
+//! not counted; over rings there are none.
 
 use core::hint::black_box;
 use std::process::{self, Command, ExitCode};
@@ -57,6 +58,8 @@ const PATHS: [Path; 9] = [
     path("bulk_post", BULK_PACKETS, 1_200),
     path("bulk_receive", BULK_PACKETS, 1_250),
 ];
+/// How often a path is counted that is longer than accepted.
+const COUNTED_MAX: usize = 3;
 /// Tolerance for changes of the compiler.
 const TOLERANCE_PERCENT: u64 = 5;
 /// What is not counted: to show the counters, which happens every few milliseconds, and so more often in a
@@ -294,6 +297,18 @@ fn count(path: &Path) -> Result<u64, String> {
     Ok((all - of(UNCOUNTED).unwrap_or(0)) / ROUNDS / path.each)
 }
 
+/// Counts a path, and again if that is more than accepted.
+fn least(path: &Path) -> Result<u64, String> {
+    let mut least = count(path)?;
+    for _ in 1..COUNTED_MAX {
+        if !path.is_longer(least) {
+            break;
+        }
+        least = least.min(count(path)?);
+    }
+    Ok(least)
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
@@ -304,7 +319,7 @@ fn main() -> ExitCode {
     let mut is_more = false;
     for path in &PATHS {
         let Path { name, instructions: before, .. } = *path;
-        match count(path) {
+        match least(path) {
             Ok(now) => {
                 println!("{name}: {now} instructions; at most {before} and {TOLERANCE_PERCENT} %");
                 is_more |= path.is_longer(now);
