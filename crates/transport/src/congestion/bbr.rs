@@ -190,7 +190,8 @@ impl BbrWindow {
             let rate =
                 u128::from(packets) * 1_024 * PS_PER_SECOND / u128::from(took.as_ps().max(1));
             self.rates[0] = self.rates[0].max(u64::try_from(rate).unwrap_or(u64::MAX));
-            if progress.delivered_when_sent >= self.round_end {
+            // A READ that waits at the responder for one that was lost is acknowledged, and delivers nothing yet.
+            if packets > 0 && progress.delivered_when_sent >= self.round_end {
                 self.round_end = progress.delivered;
                 self.end_round(now);
             }
@@ -443,6 +444,30 @@ mod tests {
             let (parts, _) = run(8, Link { seconds: 8, ..link });
             assert!(jain(&parts) > 0.85, "{:.3}: {parts:.3?}", jain(&parts));
             assert!(parts.iter().sum::<f64>() > 0.9, "{parts:.3?}");
+        }
+    }
+
+    /// READ requests that wait at the responder for a lost one are acknowledged before anything is delivered.
+    #[test]
+    fn what_delivers_nothing_makes_no_round_and_no_rate_is_forgotten_for_it() {
+        let mut flow = BbrWindow::new(&Bbr::default());
+        let mut hear = |ms: u64, delivered, delivered_when_sent| {
+            let progress = Progress {
+                delivered,
+                delivered_when_sent,
+                round_trip: Some(Span::from_ms(20)),
+                is_window_full: true,
+                ..Progress::default()
+            };
+            flow.on_acknowledgement(Time::ZERO + Span::from_ms(ms), &progress);
+            (flow.rate(), flow.window)
+        };
+        for round in 1..20 {
+            hear(20 * round, 1_000 * round, 1_000 * (round - 1));
+        }
+        let before = hear(400, 20_000, 19_000);
+        for waiting in 0..100 {
+            assert_eq!(hear(401 + waiting / 10, 20_000, 20_000), before);
         }
     }
 
