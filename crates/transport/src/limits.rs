@@ -66,6 +66,10 @@ pub(crate) const SHAPER_BURST_BYTES: u64 = 128 << 10;
 pub(crate) const READ_CHUNKS_OF_WINDOW: u32 = 8;
 /// Of no fewer packets than these.
 pub(crate) const READ_CHUNK_PACKETS_MIN: u32 = 4;
+/// So many READ requests are sent twice after a packet was lost,
+pub(crate) const READS_TWICE_AFTER_LOSS: u32 = 1024;
+/// those that ask for so many packets at least, beside which a second request is little.
+pub(crate) const READ_TWICE_PACKETS_MIN: u32 = READ_CHUNK_PACKETS_MIN;
 
 /// How long a packet that others have overtaken is not taken for lost, at least.
 pub(crate) const OVERTAKEN_WAIT_MIN: Span = Span::from_us(300);

@@ -47,6 +47,8 @@ rdma::counters! {
         retransmitted_selectively,
         /// Of those: to hear of the last of a message, because nothing was heard for a while (tail-loss probes).
         retransmitted_as_probe,
+        /// READ requests sent a second time at once, because packets are lost on the way to another host.
+        sent_read_copies,
         /// Acknowledgements sent.
         acks_sent,
         /// RDMA WRITE requests executed.

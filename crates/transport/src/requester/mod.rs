@@ -214,6 +214,14 @@ impl Cursor {
     }
 }
 
+/// A READ request as it was sent: its first response, and how many it asks for.
+#[derive(Clone, Copy, Debug)]
+struct ReadRequest {
+    psn: Psn,
+    at: Cursor,
+    count: u32,
+}
+
 /// The send queue and its place in the sequence space.
 #[derive(Debug, Default)]
 pub(crate) struct Requester {
@@ -262,6 +270,10 @@ pub(crate) struct Requester {
     pub(crate) probes: u8,
     /// Those since a round trip was measured last, or one turned out to be in vain.
     pub(crate) probes_sent: u8,
+    /// How many READ requests are still sent twice, as packets were lost of late.
+    twice: u32,
+    /// The READ request that is to be sent a second time next.
+    copy: Option<ReadRequest>,
     /// Under selective repeat: what it knows of packets behind a gap.
     pub(crate) scoreboard: Option<Box<Scoreboard>>,
     /// UC and UD: requests at the front that have been sent whole. They complete when the driver

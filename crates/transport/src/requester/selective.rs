@@ -6,7 +6,8 @@ use rdma::Psn;
 use wire::opcode::Part;
 use wire::saeth;
 
-use super::{Begun, Cursor, Requester, SendWqe};
+use super::{Begun, Cursor, ReadRequest, Requester, SendWqe};
+use crate::limits::{READ_TWICE_PACKETS_MIN, READS_TWICE_AFTER_LOSS};
 use crate::recovery::{Bounds, Moment, OutOfOrder, Scoreboard};
 
 impl Requester {
@@ -83,6 +84,26 @@ impl Requester {
         }
         self.probe = true;
         true
+    }
+
+    /// A packet is lost, and sent again.
+    pub(super) fn note_loss(&mut self) {
+        self.twice = READS_TWICE_AFTER_LOSS;
+    }
+
+    /// A READ `request` is sent for the first time. Where packets are lost it is sent once more at once: a responder
+    /// answers READs in their order, so one lost request would hold back all behind it for a round trip, and it is
+    /// short beside what it asks for. The responder drops the second one.
+    pub(super) fn copy_read(&mut self, request: ReadRequest) {
+        if self.twice > 0 && request.count >= READ_TWICE_PACKETS_MIN {
+            self.twice -= 1;
+            self.copy = Some(request);
+        }
+    }
+
+    /// The READ request that is to be sent a second time now, unless it is answered by now.
+    pub(super) fn take_copy(&mut self) -> Option<ReadRequest> {
+        self.copy.take().filter(|copy| !copy.psn.is_before(self.unacked))
     }
 
     /// How many packets are known to have brought, behind a gap, what they carry.

@@ -3,7 +3,7 @@
 use rdma::{CompletionStatus, Mtu, Operation, Psn, QpState, SendFlags, Time};
 use wire::opcode::Part;
 
-use super::{Begun, Cursor, SendWqe};
+use super::{Begun, Cursor, ReadRequest, SendWqe};
 use crate::Blocked;
 use crate::adapter::Adapter;
 use crate::limits::{
@@ -49,6 +49,14 @@ impl Qp {
         }
         if self.timers.is_running(Timer::RnrRetry) {
             return Err(Some(Blocked::Rnr));
+        }
+        if let Some(ReadRequest { psn, at, count }) = self.requester.take_copy()
+            && let Some(wqe) = self.requester.wqe(at.serial)
+        {
+            adapter.stats.sent_read_copies += 1;
+            let Cursor { serial, packet } = at;
+            let content = Content::Request { serial, packet, count, ack_request: false };
+            return Ok(Outgoing { opcode: self.request_opcode(wqe, packet), psn, content });
         }
         loop {
             if self.requester.scoreboard.is_some() {
@@ -151,6 +159,7 @@ impl Qp {
             } else {
                 self.pacer.repeated(psn, count);
                 scoreboard.resent(&moment, psn, count);
+                requester.note_loss();
             }
             requester.pass_over();
             in_flight = requester.in_flight(mtu);
@@ -180,6 +189,9 @@ impl Qp {
             }
         } else if ends_message {
             self.requester.sent_whole += 1;
+        }
+        if is_read_or_atomic && selective && self.offered.is_some() && !again {
+            self.requester.copy_read(ReadRequest { psn, at: Cursor { serial, packet }, count });
         }
         Ok(Outgoing {
             opcode,

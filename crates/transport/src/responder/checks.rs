@@ -432,7 +432,7 @@ impl Qp {
                 adapter.stats.rx_read_requests += 1;
                 let packets = self.attributes.path_mtu.packets(remote.length);
                 let kind = ResourceKind::Read(remote);
-                let resource = Resource { first_psn: psn, packets, kind };
+                let resource = Resource { first_psn: psn, packets, kind, at: adapter.now };
                 self.responder.keep(resource, self.attributes.max_dest_rd_atomic);
                 let msn = self.responder.msn + 1;
                 let (first_psn, again) = (psn, false);
@@ -451,7 +451,7 @@ impl Qp {
                     .map_err(|_| Refusal::Access(Fault::Gone))?;
                 adapter.stats.rx_atomic_requests += 1;
                 let kind = ResourceKind::Atomic { original };
-                let resource = Resource { first_psn: psn, packets: 1, kind };
+                let resource = Resource { first_psn: psn, packets: 1, kind, at: adapter.now };
                 if !mutated(Mutation::AtomicForgotten) {
                     self.responder.keep(resource, self.attributes.max_dest_rd_atomic);
                 }
@@ -465,7 +465,7 @@ impl Qp {
                     .map_err(|_| Refusal::Access(Fault::Gone))?;
                 adapter.stats.rx_atomic_requests += 1;
                 let kind = ResourceKind::AtomicWrite;
-                let resource = Resource { first_psn: psn, packets: 1, kind };
+                let resource = Resource { first_psn: psn, packets: 1, kind, at: adapter.now };
                 self.responder.keep(resource, self.attributes.max_dest_rd_atomic);
                 let msn = self.responder.msn + 1;
                 self.responder.answer_atomic_write(psn, msn, false);

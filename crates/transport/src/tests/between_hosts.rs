@@ -119,6 +119,59 @@ fn a_lost_response_alone_is_asked_for_again() {
     assert_eq!(repeats(&pair)[..2], [2, 0]);
 }
 
+/// Reads 20 packets, of which each of these requests or responses is lost once. Returns how many READ requests leave
+/// before the first answer arrives, and how many responses are sent.
+fn read_where(pair: &mut Pair, from: usize, lost: &[u32]) -> (usize, usize) {
+    pair.sent.clear();
+    lose(pair, from, lost);
+    pair.nodes[1].fill(0, 20_000, 7);
+    let expected = pair.nodes[1].bytes(0, 20_000);
+    let to = pair.nodes[0].sge(0, 20_000);
+    pair.post(0, 1, pair.read(1, 0), &[to]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, SUCCESS)]);
+    assert_eq!(pair.nodes[0].bytes(0, 20_000), expected);
+    let asked = pair.sent.iter().take_while(|packet| packet.from == 0).count();
+    (asked, pair.sent.iter().filter(|packet| packet.from == 1).count())
+}
+
+#[test]
+fn after_a_loss_reads_are_asked_for_twice_and_answered_once() {
+    let mut pair = acquainted([true, true]);
+    assert_eq!(read_where(&mut pair, 1, &[]), (1, 20));
+    assert_eq!(read_where(&mut pair, 1, &[30]).0, 1);
+    let before = repeats(&pair);
+    assert_eq!(read_where(&mut pair, 1, &[]), (2, 20));
+    // One of the two is lost, whichever.
+    assert_eq!(read_where(&mut pair, 0, &[65]), (2, 20));
+    assert_eq!(repeats(&pair), before);
+    assert_eq!(pair.nodes[0].endpoint.stats().sent_read_copies, 2);
+    assert_eq!(pair.nodes[1].endpoint.stats().duplicate_request, 2);
+    // Both are.
+    assert_eq!(read_where(&mut pair, 0, &[85, 85]).1, 20);
+    assert!(repeats(&pair)[0] > before[0]);
+}
+
+#[test]
+fn a_read_that_is_asked_for_again_later_is_answered_again() {
+    let mut pair = acquainted([true, true]);
+    read_where(&mut pair, 1, &[10]);
+    // All that answers both requests is lost, and a probe asks again.
+    let lost: Vec<u32> = (25..45).collect();
+    read_where(&mut pair, 1, &lost);
+}
+
+#[test]
+fn short_reads_are_asked_for_once() {
+    let mut pair = acquainted([true, true]);
+    read_where(&mut pair, 1, &[10]);
+    let to = pair.nodes[0].sge(0, 3 * 1024);
+    pair.post(0, 2, pair.read(1, 0), &[to]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(2, SUCCESS)]);
+    assert_eq!(pair.nodes[0].endpoint.stats().sent_read_copies, 0);
+}
+
 #[test]
 fn answers_that_are_lost_once_a_gap_is_filled_are_not_asked_for_one_by_one() {
     let mut pair = acquainted([true, true]);

@@ -65,6 +65,18 @@ fn a_path_is_filled_whatever_its_delay_and_its_losses() {
     }
 }
 
+/// A responder answers READs in their order, so a request that is lost holds back all behind it.
+#[test]
+fn lost_requests_cost_reads_no_more_than_lost_packets_cost_writes() {
+    for (mtu, delay_us) in [(Mtu::B1024, 300), (Mtu::B4096, 3_000)] {
+        let path = Path::new(Rate::from_mbps(1_000), Span::from_us(delay_us));
+        let path = Path { lost: 10_000, ..path };
+        let [write, read] =
+            [Verb::Write, Verb::Read].map(|verb| goodput(Load::new(verb, mtu), path));
+        assert!(read > 0.95 * write, "READ {read:.3}, WRITE {write:.3}: {mtu:?}, {delay_us} us");
+    }
+}
+
 #[test]
 fn how_things_stand_and_why_packets_were_repeated_is_told() {
     let load = Load { depth: 16, ..Load::new(Verb::ALL[0], Mtu::B1024) };
