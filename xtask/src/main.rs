@@ -94,6 +94,7 @@ cargo xtask <command>
            --all                24 paths and not 7; or one by --mtu, --delay-us, --loss, --reordered
            --gbps R --queue-kb Q  the port before each path
            --events             by `ferroce bench`, which waits for events, and not by perftest, which polls
+           --latency            what short messages take, alone and beside such a load
 ";
 
 fn main() -> ExitCode {

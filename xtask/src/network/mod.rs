@@ -1,36 +1,32 @@
 //! `cargo xtask bench network`: RDMA over soft NICs beside TCP, in turn, over a path that has a rate, a queue
 //! and a delay, and that loses and reorders. The path is our own (`hop.rs`): not every kernel has netem.
+//!
+//! Goodput, or with `--latency` what short messages take alone and beside such a load (`latency.rs`).
 
 pub(crate) mod cable;
 pub(crate) mod hop;
 pub(crate) mod hosts;
+mod latency;
+mod programs;
 
 use core::fmt;
 use core::time::Duration;
 use std::env;
 use std::process::Command;
-use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use pico_args::Arguments;
 use rustix::process::geteuid;
-use serde_json::Value;
 
-use crate::lab::{Lab, free_port};
+use crate::lab::Lab;
 use crate::{dist, terminal, workspace};
 use cable::{Cable, ENDS};
 use hop::{Counts, Line};
 use hosts::{ADDRESSES, Host};
+use programs::{Pair, Traffic};
 
 const INSIDE: &str = "--inside";
-const SECONDS: &str = "2";
-/// Messages outstanding, as perftest has them.
-const WINDOW: &str = "128";
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// What is measured on each path: TCP first.
-const FIGURES: [&str; 4] = ["TCP", "WRITE", "SEND", "READ"];
-const PROGRAMS: [&str; 4] = ["iperf3", "ib_write_bw", "ib_send_bw", "ib_read_bw"];
+const SECONDS: u32 = 2;
 
 /// The paths of a run without flags; `--all` takes each delay with each loss and each MTU.
 const PATHS: [Path; 7] = [
@@ -78,6 +74,7 @@ pub(crate) struct Choice {
     queue_kb: usize,
     /// Programs sleep until something completes; those of perftest poll, which takes a core each.
     events: bool,
+    latency: bool,
     inside: bool,
     /// As they were typed, for the process in the namespace.
     words: Vec<String>,
@@ -105,7 +102,7 @@ impl Choice {
             number("--loss", 0.0, 50.0)?,
             number("--reordered", 0.0, 50.0)?,
         ];
-        let [all, events] = ["--all", "--events"].map(|flag| {
+        let [all, events, latency] = ["--all", "--events", "--latency"].map(|flag| {
             let is_given = arguments.contains(flag);
             words.extend(is_given.then(|| flag.to_owned()));
             is_given
@@ -122,7 +119,7 @@ impl Choice {
                 vec![path(mtu, delay, loss.unwrap_or(0.0), reordered.unwrap_or(0.0))]
             }
         };
-        Ok(Self { paths, rounds, gbps, queue_kb, events, inside, words })
+        Ok(Self { paths, rounds, gbps, queue_kb, events, latency, inside, words })
     }
 }
 
@@ -151,40 +148,93 @@ pub(crate) fn run(choice: &Choice) -> Result<()> {
         if !geteuid().is_root() {
             bail!("network namespaces and TAP interfaces are made by root\n hint: sudo");
         }
-        for program in PROGRAMS {
+        for program in Traffic::ALL.map(Traffic::program).into_iter().chain([latency::PROGRAM]) {
             if workspace::installed(program).is_none() {
-                bail!("{program} is not installed\n hint: apt install perftest iperf3");
+                bail!("{program} is not installed\n hint: apt install perftest iperf3 qperf");
             }
         }
         let mut command = Command::new("unshare");
         command.arg("--net").arg(env::current_exe()?).args(["bench", "network", INSIDE]);
         return workspace::run(command.args(&choice.words));
     }
-    let Choice { gbps, queue_kb, rounds, events, .. } = *choice;
+    let Choice { gbps, queue_kb, events, .. } = *choice;
     let by = if events { "ferroce bench, which waits for events" } else { "perftest, which polls" };
     println!(
         "A port of {gbps} Gb/s with a queue of {queue_kb} KB; delays are one way. RDMA by {by}."
     );
-    println!(
-        "Gb/s of goodput, and over TCP's: medians of {rounds}; below, least and most of the ratio.\n"
-    );
-    let [tcp, ours @ ..] = FIGURES;
-    println!("  {:<28}{tcp:>6}{:>15}{:>15}{:>15}", "", ours[0], ours[1], ours[2]);
+    let measure = if choice.latency { latency::measure } else { goodput };
+    let heading = if choice.latency { latency::heading } else { heading };
+    heading(choice.rounds);
     let mut failed = 0;
     for &path in &choice.paths {
         // What one path does to a measurement is no reason to leave out the others.
-        match Row::measure(path, choice) {
-            Ok(row) => row.print(),
-            Err(error) => {
-                eprintln!("  {path}: {}: {error:#}", terminal::red("failed"));
-                failed += 1;
-            }
+        if let Err(error) = measure(path, choice) {
+            eprintln!("  {path}: {}: {error:#}", terminal::red("failed"));
+            failed += 1;
         }
     }
     if failed > 0 {
         bail!("{failed} of {} paths could not be measured", choice.paths.len());
     }
     Ok(())
+}
+
+fn heading(rounds: usize) {
+    println!(
+        "Gb/s of goodput, and over TCP's: medians of {rounds}; below, least and most of the ratio.\n"
+    );
+    let [tcp, ours @ ..] = Traffic::ALL.map(Traffic::name);
+    println!("  {:<28}{tcp:>6}{:>15}{:>15}{:>15}", "", ours[0], ours[1], ours[2]);
+}
+
+fn goodput(path: Path, choice: &Choice) -> Result<()> {
+    Row::measure(path, choice).map(|row| row.print())
+}
+
+/// Two hosts at the ends of a path.
+struct Joined {
+    cable: Cable,
+    hosts: [Host; 2],
+    /// Where programs of each host run.
+    labs: [Lab; 2],
+}
+
+impl Joined {
+    /// The path is another in each round.
+    fn by(path: Path, choice: &Choice, round: usize) -> Result<Self> {
+        let line = Line {
+            delay: Duration::from_micros(path.delay_us),
+            loss: path.loss_percent / 100.0,
+            reordered: path.reordered_percent / 100.0,
+            gbps: choice.gbps,
+            queue_bytes: choice.queue_kb * 1000,
+        };
+        let cable = Cable::lay(line, round as u64)?;
+        let hosts = hosts::join(path.mtu)?;
+        let labs = labs(&hosts)?;
+        Ok(Self { cable, hosts, labs })
+    }
+
+    /// What has become of the frames. First the cable goes: an interface goes with its host's namespace, and cannot be
+    /// read from then on.
+    fn part(self) -> Result<Counts> {
+        let counts = self.cable.take_away()?;
+        drop(self.hosts);
+        Ok(counts)
+    }
+}
+
+/// A value of a round, if there is one; why there is none is told.
+fn told(path: Path, of: Traffic, value: Result<f64>) -> Option<f64> {
+    if let Err(error) = &value {
+        eprintln!("  {path}: {} {}: {error:#}", of.program(), terminal::red("failed"));
+    }
+    value.ok()
+}
+
+/// Ratios of rounds, sorted.
+fn ratios(ours: &[Option<f64>], tcp: &[Option<f64>]) -> Vec<f64> {
+    sorted(ours.iter().zip(tcp).filter_map(|(ours, tcp)| Some((*ours)? / (*tcp)?)))
 }
 
 /// What was measured on a path.
@@ -197,43 +247,21 @@ struct Row {
 
 impl Row {
     fn measure(path: Path, choice: &Choice) -> Result<Self> {
-        let line = Line {
-            delay: Duration::from_micros(path.delay_us),
-            loss: path.loss_percent / 100.0,
-            reordered: path.reordered_percent / 100.0,
-            gbps: choice.gbps,
-            queue_bytes: choice.queue_kb * 1000,
-        };
         let mut row = Self { path, values: Default::default(), counts: Counts::default() };
         for round in 0..choice.rounds {
-            let cable = Cable::lay(line, round as u64)?;
-            let hosts = hosts::join(path.mtu)?;
-            let [server, client] = &labs(&hosts)?;
-            for (program, values) in PROGRAMS.into_iter().zip(&mut row.values) {
-                let value = match program {
-                    "iperf3" => iperf(server, client),
-                    program if choice.events => by_bench(server, client, program),
-                    program => perftest(server, client, program),
-                };
-                if let Err(error) = &value {
-                    eprintln!("  {path}: {program} {}: {error:#}", terminal::red("failed"));
-                }
-                values.push(value.ok());
+            let joined = Joined::by(path, choice, round)?;
+            for (traffic, values) in Traffic::ALL.into_iter().zip(&mut row.values) {
+                let bulk = Pair::bulk(&joined.labs, traffic, SECONDS, choice.events);
+                values.push(told(path, traffic, bulk.and_then(Pair::run)));
             }
-            // First the cable: an interface goes with its host's namespace, and cannot be read from then on.
-            row.counts = row.counts.plus(cable.take_away()?);
-            // Held until here, also where the last figure failed.
-            drop(hosts);
+            row.counts = row.counts.plus(joined.part()?);
         }
         Ok(row)
     }
 
     fn print(&self) {
         let [tcp, ours @ ..] = &self.values;
-        let ratios = ours.each_ref().map(|ours| {
-            let ratios = ours.iter().zip(tcp).filter_map(|(ours, tcp)| Some((*ours)? / (*tcp)?));
-            sorted(ratios)
-        });
+        let ratios = ours.each_ref().map(|ours| ratios(ours, tcp));
         print!(
             "  {:<28}{:>6}",
             self.path.to_string(),
@@ -272,74 +300,4 @@ fn labs(hosts: &[Host; 2]) -> Result<[Lab; 2]> {
         Ok(Lab::open_on(ENDS[at], ADDRESSES[at])?.within(hosts[at].id()))
     };
     Ok([lab(0)?, lab(1)?])
-}
-
-fn iperf(server: &Lab, client: &Lab) -> Result<f64> {
-    let port = free_port()?.to_string();
-    let side = |lab: &Lab, words: &[&str]| {
-        let mut command = lab.plain("iperf3");
-        command.args(["-p", &port]).args(words);
-        command
-    };
-    let client_words = ["-c", ADDRESSES[0], "-l", "64K", "-t", SECONDS, "-J"];
-    let commands = [side(server, &["-s", "-1"]), side(client, &client_words)];
-    let report: Value = serde_json::from_str(&pair([server, client], &port, commands)?)?;
-    let rate = report["end"]["sum_received"]["bits_per_second"].as_f64();
-    Ok(rate.context("iperf3 reports no rate")? / 1e9)
-}
-
-fn perftest(server: &Lab, client: &Lab, program: &str) -> Result<f64> {
-    let port = free_port()?.to_string();
-    let words = [program, "-d", "ferroce0", "-F", "-p", &port, "-s", "65536", "-D", SECONDS];
-    let words = [&words[..], &["--report_gbits"]].concat();
-    let client_words = [&words[..], &[ADDRESSES[0]]].concat();
-    let commands = [server.run(&[], &words), client.run(&[], &client_words)];
-    let printed = pair([server, client], &port, commands)?;
-    // Bytes, iterations, peak, average, millions of messages.
-    let row = printed.lines().rev().find_map(|line| {
-        let row: Option<Vec<f64>> = line.split_whitespace().map(|it| it.parse().ok()).collect();
-        row.filter(|row| row.len() == 5)
-    });
-    Ok(row.context("it printed no row of results")?[3])
-}
-
-/// The same verb by `ferroce bench`, which sleeps until something completes.
-fn by_bench(server: &Lab, client: &Lab, program: &str) -> Result<f64> {
-    let port = free_port()?.to_string();
-    let verb = match program {
-        "ib_write_bw" => "write",
-        "ib_read_bw" => "read",
-        _ => "send",
-    };
-    let command = server.command();
-    let command = command.to_str().context("the path of the command is no UTF-8")?;
-    let place = format!("{}:{port}", ADDRESSES[0]);
-    let device = ["--world", "nic", "--dev", "ferroce0", "--gid-index", "1"];
-    let serve = ["bench", "serve", "--listen", &place, "--once"];
-    let ask = ["bench", verb, "--size", "65536", "--window", WINDOW, "--wait", "event"];
-    let to = ["--length-ms", "2000", "--connect", &place, "--json", "-"];
-    let server_words = [&[command], &serve[..], &device].concat();
-    let client_words = [&[command], &ask[..], &to, &device].concat();
-    let commands = [server.run(&[], &server_words), client.run(&[], &client_words)];
-    let report: Value = serde_json::from_str(&pair([server, client], &port, commands)?)?;
-    let rate = report["runs"][0]["flows"][0]["bandwidth_gbps"].as_f64();
-    rate.with_context(|| format!("it reports no rate: {report:#}"))
-}
-
-/// What the client prints.
-fn pair([at, from]: [&Lab; 2], port: &str, [server, client]: [Command; 2]) -> Result<String> {
-    let deadline = Instant::now() + PATIENCE;
-    let mut server = at.start("server", server)?;
-    if !server.listens(port.parse()?, deadline)? {
-        bail!("the server does not listen: {}", server.finish(Instant::now())?.stderr.trim_end());
-    }
-    let client = from.finish("client", client, deadline)?;
-    match client.status {
-        Some(status) if status.success() => Ok(client.stdout),
-        Some(status) => bail!("{status}: {}{}", client.stdout, client.stderr.trim_end()),
-        None => {
-            let printed = format!("{}{}", client.stdout, client.stderr);
-            bail!("not finished within {} s: {}", PATIENCE.as_secs(), printed.trim_end())
-        }
-    }
 }
