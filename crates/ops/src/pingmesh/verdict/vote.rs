@@ -690,6 +690,24 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_by_nobody_who_is_named_is_left() {
+        let judge = |pairs: &dyn Fn(u32, u32) -> u64| {
+            judged(pairs, Interval::default(), |evidence| {
+                let (suspects, left) = lost(evidence);
+                (suspects.into_iter().map(|of| of.culprit).collect::<Vec<_>>(), left)
+            })
+        };
+        let dead = |host, target| host == 1 || target == 1;
+        let link = Culprit::link(Node::Host(1), Node::Switch(0));
+        assert_eq!(judge(&|host, target| 100 * u64::from(dead(host, target))), (vec![link], 0));
+        let chance = |host, target| if (host, target) == (4, 5) { 2 } else { 0 };
+        let both = |host, target| if dead(host, target) { 100 } else { chance(host, target) };
+        assert_eq!(judge(&both), (vec![link], 2));
+        assert_eq!(judge(&chance), (Vec::new(), 2));
+        assert_eq!(judge(&|_, _| 1), (Vec::new(), 30));
+    }
+
+    #[test]
     fn losses_all_over_accuse_nobody() {
         let all = Losses { sent: 10_000, lost: 50 };
         assert!(Losses { sent: 1_000, lost: 7 }.score(all) < LOSSES.most);
