@@ -20,17 +20,31 @@ fn unread(arguments: &[&str]) -> Process {
     command
 }
 
-/// What it ends with, within half a minute.
+/// What it ends with, within a minute.
 fn end(mut child: Child) -> ExitStatus {
-    let ended = (0..300).find_map(|_| {
+    let ended = (0..600).find_map(|_| {
         sleep(Duration::from_millis(100));
         child.try_wait().unwrap()
     });
-    if ended.is_none() {
-        child.kill().unwrap();
-        child.wait().unwrap();
+    if let Some(status) = ended {
+        return status;
     }
-    ended.expect("it ends")
+    let does = threads(child.id());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    panic!("it does not end: {does}");
+}
+
+/// The threads of a process: name, state, and where in the kernel it waits.
+fn threads(process: u32) -> String {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { return String::new() };
+    let of = |task: fs::DirEntry| {
+        let [name, status, place] = ["comm", "status", "wchan"]
+            .map(|file| fs::read_to_string(task.path().join(file)).unwrap_or_default());
+        let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or_default();
+        format!("{} {} {}", name.trim(), state.trim(), place.trim())
+    };
+    tasks.flatten().map(of).collect::<Vec<_>>().join("; ")
 }
 
 #[test]
