@@ -8,6 +8,7 @@ mod selective;
 
 use rdma::{CompletionStatus, Memory, Operation, Psn, QpState, Span, Time};
 use wire::aeth::{self, NakCode, Syndrome, rnr_delay};
+use wire::bth::Sign;
 use wire::opcode::Operation as Response;
 use wire::roce;
 
@@ -42,7 +43,7 @@ impl Qp {
             self.note_repeated_answer(now, header);
             return Err(Drop::UnexpectedResponse);
         }
-        if header.bth.signed && self.offered.is_some() {
+        if header.bth.sign != Sign::None && self.offered.is_some() {
             self.requester.become_selective();
         }
         let result = self.take_response(now, header, carried, memory, adapter);

@@ -84,7 +84,7 @@ pub struct BetweenHosts {
     /// See [`Config::refill_bytes`].
     pub refill_bytes: u64,
     /// Whether their packets carry the sign of selective repeat, so that two which see each other's repeat
-    /// selectively ([`wire::bth::Repr::signed`]).
+    /// selectively ([`wire::bth::Sign`]).
     pub signs: bool,
     /// What such a queue pair may keep out of order, in each role: packets, and bytes of their payload.
     pub out_of_order_packets: u32,

@@ -11,6 +11,7 @@ use rdma::{
 };
 
 use wire::aeth::{NakCode, Syndrome};
+use wire::bth::Sign;
 use wire::opcode::Headers;
 use wire::{Opcode, aeth, cnp, roce, saeth};
 
@@ -42,7 +43,8 @@ pub(crate) struct Outgoing {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Content {
     /// Packet `packet` of the send request with this serial number, which stands for `count` PSNs.
-    Request { serial: u64, packet: u32, count: u32, ack_request: bool },
+    /// `twice` if it is sent twice at once.
+    Request { serial: u64, packet: u32, count: u32, ack_request: bool, twice: bool },
     /// An acknowledgement, positive or negative, that says whether a request was marked (BECN).
     Acknowledgement { syndrome: Syndrome, msn: u32, echoes_mark: bool },
     /// A selective acknowledgement: what has arrived behind a gap.
@@ -367,11 +369,16 @@ impl Qp {
         let Written { route, header } = to;
         *route = self.route;
         *header = roce::Repr::new(opcode, self.attributes.destination, psn);
-        header.bth.signed = self.offered.is_some();
+        if self.offered.is_some() {
+            header.bth.sign = Sign::Selective;
+        }
         let mut body = Body::EMPTY;
         match content {
-            Content::Request { serial, packet, count, ack_request } => {
+            Content::Request { serial, packet, count, ack_request, twice } => {
                 header.bth.ack_request = ack_request;
+                if twice {
+                    header.bth.sign = Sign::Twice;
+                }
                 body = self.write_request(Cursor { serial, packet }, count, to, self.mtu(adapter));
             }
             Content::Acknowledgement { syndrome, msn, echoes_mark } => {

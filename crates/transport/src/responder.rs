@@ -114,8 +114,6 @@ struct Resource {
     first_psn: Psn,
     packets: u32,
     kind: ResourceKind,
-    /// When the request was executed.
-    at: Time,
 }
 
 #[derive(Clone, Copy, Debug)]

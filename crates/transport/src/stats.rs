@@ -49,6 +49,8 @@ rdma::counters! {
         retransmitted_as_probe,
         /// READ requests sent a second time at once, because packets are lost on the way to another host.
         sent_read_copies,
+        /// READ requests that came a second time so, and were dropped.
+        rcvd_read_copies,
         /// Acknowledgements sent.
         acks_sent,
         /// RDMA WRITE requests executed.

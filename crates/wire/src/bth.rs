@@ -7,9 +7,10 @@
 //!   │A│ resv7   │               PSN                 │
 //! ```
 //!
-//! The reserved bits are sent as zero and ignored on receipt (IBTA vol 1, 9.2), with one exception: where a queue pair asks for it, `resv6` holds the sign of a Ferroce NIC that repeats
-//! selectively. Other NICs ignore it, as the standard says and Linux's Soft-RoCE does, which takes the queue
-//! pair out of that word by a mask. The check that covers `F`, `B` and `resv6` masks them (see
+//! The reserved bits are sent as zero and ignored on receipt (IBTA vol 1, 9.2), with one exception: where a queue
+//! pair asks for it, `resv6` holds the sign of a Ferroce NIC that repeats selectively, or the sign that this packet is
+//! one of two that are the same. Other NICs ignore it, as the standard says and Linux's Soft-RoCE does, which
+//! takes the queue pair out of that word by a mask. The check that covers `F`, `B` and `resv6` masks them (see
 //! [`crate::icrc`]), because switches may set FECN on the way.
 
 use core::fmt;
@@ -37,9 +38,21 @@ const MIGRATION: u8 = 0x40;
 const FECN: u8 = 0x80;
 const BECN: u8 = 0x40;
 const RESERVED_6: u8 = 0x3f;
-/// In `resv6`: all of its bits are set one way or the other, so that no single flaw makes it.
-const SIGN: u8 = 0x29;
 const ACK_REQUEST: u8 = 0x80;
+
+/// What a Ferroce NIC that repeats selectively says to its like in `resv6`. All bits are set one way or the other, so
+/// that no single flaw makes a sign, or another one of it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[repr(u8)]
+pub enum Sign {
+    /// It is no such NIC, or does not repeat so here.
+    #[default]
+    None = 0,
+    /// It repeats selectively.
+    Selective = 0x29,
+    /// The same, and this packet is one of two that are sent at once: it is nothing if the other has arrived.
+    Twice = 0x16,
+}
 
 /// A view of the bytes of a BTH and whatever follows it.
 #[derive(Clone, Copy, Debug)]
@@ -104,9 +117,15 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.bytes()[field::CONGESTION] & BECN != 0
     }
 
-    /// Whether the sign of selective repeat is there.
-    pub fn signed(&self) -> bool {
-        self.bytes()[field::CONGESTION] & RESERVED_6 == SIGN
+    /// The sign of selective repeat, if one is there.
+    pub fn sign(&self) -> Sign {
+        const SELECTIVE: u8 = Sign::Selective as u8;
+        const TWICE: u8 = Sign::Twice as u8;
+        match self.bytes()[field::CONGESTION] & RESERVED_6 {
+            SELECTIVE => Sign::Selective,
+            TWICE => Sign::Twice,
+            _ => Sign::None,
+        }
     }
 
     /// The queue pair that it is for.
@@ -153,7 +172,7 @@ pub struct Repr {
     /// Backward explicit congestion notification.
     pub becn: bool,
     /// The sign of a Ferroce NIC that repeats selectively.
-    pub signed: bool,
+    pub sign: Sign,
     /// The queue pair that it is for.
     pub destination: Qpn,
     /// Whether an acknowledgement is asked for.
@@ -173,7 +192,7 @@ impl Repr {
             p_key: PKey::DEFAULT,
             fecn: false,
             becn: false,
-            signed: false,
+            sign: Sign::None,
             destination,
             ack_request: false,
             psn,
@@ -199,7 +218,7 @@ impl Repr {
             p_key: packet.p_key(),
             fecn: packet.fecn(),
             becn: packet.becn(),
-            signed: packet.signed(),
+            sign: packet.sign(),
             destination: packet.destination(),
             ack_request: packet.ack_request(),
             psn: packet.psn(),
@@ -216,8 +235,7 @@ impl Repr {
             bit(self.solicited, SOLICITED) | bit(self.migration, MIGRATION) | (self.pad & 3) << 4;
         bytes[field::PKEY].copy_from_slice(&self.p_key.0.to_be_bytes());
         bytes[field::DESTINATION].copy_from_slice(&self.destination.value().to_be_bytes());
-        bytes[field::CONGESTION] =
-            bit(self.fecn, FECN) | bit(self.becn, BECN) | bit(self.signed, SIGN);
+        bytes[field::CONGESTION] = bit(self.fecn, FECN) | bit(self.becn, BECN) | self.sign as u8;
         bytes[field::PSN].copy_from_slice(&self.psn.value().to_be_bytes());
         bytes[field::ACK_REQUEST] = bit(self.ack_request, ACK_REQUEST);
     }
@@ -231,7 +249,8 @@ impl fmt::Display for Repr {
             (self.solicited, " solicited"),
             (self.fecn, " fecn"),
             (self.becn, " becn"),
-            (self.signed, " signed"),
+            (self.sign != Sign::None, " signed"),
+            (self.sign == Sign::Twice, " twice"),
         ] {
             if set {
                 f.write_str(name)?;
@@ -273,10 +292,14 @@ mod tests {
     #[test]
     fn a_sign_is_all_six_bits_and_other_reserved_bits_are_ignored() {
         let mut bytes = BYTES;
-        let signed = Repr { signed: true, ..repr() };
+        let signed = Repr { sign: Sign::Selective, ..repr() };
         signed.emit(&mut bytes);
-        assert_eq!(bytes[4], 0x40 | SIGN);
+        assert_eq!(bytes[4], 0x40 | 0x29);
         assert_eq!(Repr::parse(&bytes), Ok(signed));
+        let twice = Repr { sign: Sign::Twice, ..signed };
+        twice.emit(&mut bytes);
+        assert_eq!(bytes[4], 0x40 | 0x16);
+        assert_eq!(Repr::parse(&bytes), Ok(twice));
         for bit in 0..6 {
             bytes[4] ^= 1 << bit;
             assert_eq!(Repr::parse(&bytes), Ok(repr()));

@@ -69,7 +69,7 @@ fn ip() -> impl Strategy<Value = Ip> {
 prop_compose! {
     fn bth()(
         opcode in opcode(),
-        bits in any::<[bool; 6]>(),
+        bits in any::<[bool; 7]>(),
         p_key in any::<u16>(),
         destination in qpn(),
         psn in any::<u32>(),
@@ -81,7 +81,11 @@ prop_compose! {
             fecn: bits[2],
             becn: bits[3],
             ack_request: bits[4],
-            signed: bits[5],
+            sign: match (bits[5], bits[6]) {
+                (false, _) => bth::Sign::None,
+                (true, false) => bth::Sign::Selective,
+                (true, true) => bth::Sign::Twice,
+            },
             ..bth::Repr::new(opcode, destination, Psn::new(psn))
         }
     }

@@ -91,14 +91,22 @@ impl Requester {
         self.twice = READS_TWICE_AFTER_LOSS;
     }
 
-    /// A READ `request` is sent for the first time. Where packets are lost it is sent once more at once: a responder
+    /// A READ request is sent for the first time. Where packets are lost it is sent once more at once: a responder
     /// answers READs in their order, so one lost request would hold back all behind it for a round trip, and it is
-    /// short beside what it asks for. The responder drops the second one.
-    pub(super) fn copy_read(&mut self, request: ReadRequest) {
-        if self.twice > 0 && request.count >= READ_TWICE_PACKETS_MIN {
+    /// short beside what it asks for. Both say so: the responder drops what comes second. Returns whether it is.
+    pub(super) fn copy_read(&mut self, psn: Psn, at: Cursor, count: u32) -> bool {
+        let is_copied = self.twice > 0 && count >= READ_TWICE_PACKETS_MIN;
+        if is_copied {
             self.twice -= 1;
-            self.copy = Some(request);
+            self.copy = Some(ReadRequest { psn, at, count });
         }
+        is_copied
+    }
+
+    /// Whether a READ request is to be sent a second time now.
+    #[inline]
+    pub(super) fn has_copy(&self) -> bool {
+        self.copy.is_some()
     }
 
     /// The READ request that is to be sent a second time now, unless it is answered by now.

@@ -50,13 +50,10 @@ impl Qp {
         if self.timers.is_running(Timer::RnrRetry) {
             return Err(Some(Blocked::Rnr));
         }
-        if let Some(ReadRequest { psn, at, count }) = self.requester.take_copy()
-            && let Some(wqe) = self.requester.wqe(at.serial)
+        if self.requester.has_copy()
+            && let Some(copy) = self.next_copy(adapter)
         {
-            adapter.stats.sent_read_copies += 1;
-            let Cursor { serial, packet } = at;
-            let content = Content::Request { serial, packet, count, ack_request: false };
-            return Ok(Outgoing { opcode: self.request_opcode(wqe, packet), psn, content });
+            return Ok(copy);
         }
         loop {
             if self.requester.scoreboard.is_some() {
@@ -190,14 +187,28 @@ impl Qp {
         } else if ends_message {
             self.requester.sent_whole += 1;
         }
-        if is_read_or_atomic && selective && self.offered.is_some() && !again {
-            self.requester.copy_read(ReadRequest { psn, at: Cursor { serial, packet }, count });
-        }
+        let twice = is_read_or_atomic
+            && selective
+            && !again
+            && self.offered.is_some()
+            && self.requester.copy_read(psn, Cursor { serial, packet }, count);
         Ok(Outgoing {
             opcode,
             psn,
-            content: Content::Request { serial, packet, count, ack_request },
+            content: Content::Request { serial, packet, count, ack_request, twice },
         })
+    }
+
+    /// A READ request that was sent just before, once more.
+    #[cold]
+    fn next_copy(&mut self, adapter: &mut Adapter) -> Option<Outgoing> {
+        let ReadRequest { psn, at: Cursor { serial, packet }, count } =
+            self.requester.take_copy()?;
+        let opcode = self.request_opcode(self.requester.wqe(serial)?, packet);
+        adapter.stats.sent_read_copies += 1;
+        let (ack_request, twice) = (false, true);
+        let content = Content::Request { serial, packet, count, ack_request, twice };
+        Some(Outgoing { opcode, psn, content })
     }
 
     /// Whether the packet before the cursor requests an acknowledgement: because nothing can follow

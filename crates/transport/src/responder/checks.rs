@@ -6,6 +6,7 @@ use rdma::{
     completion::Attached,
 };
 use wire::aeth::Syndrome;
+use wire::bth::Sign;
 use wire::opcode::{Operation, Part};
 use wire::reth;
 
@@ -41,7 +42,7 @@ impl Qp {
             self.responder.established = true;
             adapter.raise(Event::CommunicationEstablished(self.qpn));
         }
-        self.follow_sign(request.header.bth.signed);
+        self.follow_sign(request.header.bth.sign != Sign::None);
         if request.facts.operation == Operation::ReadRequest && self.responder.ahead.is_some() {
             self.shape(now, request.header);
         }
@@ -143,6 +144,10 @@ impl Qp {
             self.responder.expected = psn;
             self.responder.message = None;
             return Ok(());
+        }
+        if self.is_of_two(request.header) {
+            adapter.stats.rcvd_read_copies += 1;
+            return Err(Refusal::Duplicate);
         }
         adapter.stats.duplicate_request += 1;
         self.answer_duplicate(request, adapter);
@@ -432,7 +437,7 @@ impl Qp {
                 adapter.stats.rx_read_requests += 1;
                 let packets = self.attributes.path_mtu.packets(remote.length);
                 let kind = ResourceKind::Read(remote);
-                let resource = Resource { first_psn: psn, packets, kind, at: adapter.now };
+                let resource = Resource { first_psn: psn, packets, kind };
                 self.responder.keep(resource, self.attributes.max_dest_rd_atomic);
                 let msn = self.responder.msn + 1;
                 let (first_psn, again) = (psn, false);
@@ -451,7 +456,7 @@ impl Qp {
                     .map_err(|_| Refusal::Access(Fault::Gone))?;
                 adapter.stats.rx_atomic_requests += 1;
                 let kind = ResourceKind::Atomic { original };
-                let resource = Resource { first_psn: psn, packets: 1, kind, at: adapter.now };
+                let resource = Resource { first_psn: psn, packets: 1, kind };
                 if !mutated(Mutation::AtomicForgotten) {
                     self.responder.keep(resource, self.attributes.max_dest_rd_atomic);
                 }
@@ -465,7 +470,7 @@ impl Qp {
                     .map_err(|_| Refusal::Access(Fault::Gone))?;
                 adapter.stats.rx_atomic_requests += 1;
                 let kind = ResourceKind::AtomicWrite;
-                let resource = Resource { first_psn: psn, packets: 1, kind, at: adapter.now };
+                let resource = Resource { first_psn: psn, packets: 1, kind };
                 self.responder.keep(resource, self.attributes.max_dest_rd_atomic);
                 let msn = self.responder.msn + 1;
                 self.responder.answer_atomic_write(psn, msn, false);

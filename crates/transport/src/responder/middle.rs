@@ -4,6 +4,7 @@
 //! that would be made of each of them.
 
 use rdma::{Access, Memory, PKey, QpType};
+use wire::bth::Sign;
 use wire::opcode::{Operation, Part, Service};
 
 use super::{Message, Request, Responder, Target};
@@ -102,7 +103,7 @@ impl Qp {
             && !arrival.is_marked()
             && !self.timers.is_running(Timer::AckDelay)
             && !self.responder.keeps_some()
-            && (bth.signed || self.offered.is_none())
+            && (bth.sign != Sign::None || self.offered.is_none())
     }
 }
 

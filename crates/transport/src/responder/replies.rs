@@ -4,13 +4,14 @@
 use rdma::{Access, CompletionOpcode, CompletionStatus, Memory, Psn, QpState, QpType, Time};
 use wire::Opcode;
 use wire::aeth::{NakCode, Syndrome};
+use wire::bth::Sign;
 use wire::opcode::{Operation, Part, Service};
 use wire::roce;
 
 use super::{RemoteTarget, Reply, Request, Resource, ResourceKind, Responder};
 use crate::adapter::Adapter;
 use crate::failure::{Fault, Work};
-use crate::limits::{OVERTAKEN_WAIT_MIN, REPLIES_MAX};
+use crate::limits::REPLIES_MAX;
 use crate::qp::{Content, Outgoing, Qp};
 use crate::region::Holder;
 use crate::timer::Timer;
@@ -60,13 +61,6 @@ impl Responder {
 }
 
 impl Responder {
-    /// What answers the duplicate `psn`.
-    fn resource_of(&self, psn: Psn) -> Option<&Resource> {
-        let is_its =
-            |resource: &&Resource| psn.distance_from(resource.first_psn) < resource.packets;
-        self.resources.iter().rev().find(is_its)
-    }
-
     /// Whether there is an answer.
     pub(crate) fn owes_anything(&self) -> bool {
         !self.replies.is_empty()
@@ -114,7 +108,12 @@ impl Qp {
             responder.acknowledge(psn, adapter.config.coalesce_acks);
             return;
         }
-        let Some(resource) = responder.resource_of(psn).copied() else { return };
+        let resource = responder
+            .resources
+            .iter()
+            .rev()
+            .find(|resource| psn.distance_from(resource.first_psn) < resource.packets);
+        let Some(resource) = resource.copied() else { return };
         let msn = responder.msn;
         match (resource.kind, header.reth) {
             (ResourceKind::Atomic { original }, None) => {
@@ -135,7 +134,7 @@ impl Qp {
                 let within = reth.address == before.iova.wrapping_add(skipped)
                     && reth.r_key == before.r_key
                     && skipped + u64::from(reth.length) <= u64::from(before.length);
-                if !within || self.is_copy(header, adapter.now) {
+                if !within {
                     return;
                 }
                 let remote = RemoteTarget { iova: reth.address, length: reth.length, ..before };
@@ -151,24 +150,11 @@ impl Qp {
         }
     }
 
-    /// Whether a READ request came just before, and this is the second one that was sent at once
-    /// ([`copy_read`](crate::requester::Requester::copy_read)): nobody can have missed an answer so soon.
-    pub(super) fn is_copy(&self, header: &roce::Repr, now: Time) -> bool {
-        let (responder, psn) = (&self.responder, header.bth.psn);
-        let Some(ahead) = responder.ahead.as_ref().filter(|_| self.offered.is_some()) else {
-            return false;
-        };
-        if !psn.is_before(responder.expected) {
-            return ahead.has(psn);
-        }
-        let is_whole = |resource: &Resource| match resource.kind {
-            ResourceKind::Read(RemoteTarget { length, .. }) => {
-                psn == resource.first_psn && header.reth.is_some_and(|reth| reth.length == length)
-            }
-            _ => false,
-        };
-        let before = responder.resource_of(psn).filter(|resource| is_whole(resource));
-        before.is_some_and(|resource| now.since(resource.at) < OVERTAKEN_WAIT_MIN)
+    /// Whether a request is one of two that were sent at once
+    /// ([`copy_read`](crate::requester::Requester::copy_read)).
+    pub(super) fn is_of_two(&self, header: &roce::Repr) -> bool {
+        let follows_signs = self.offered.is_some() && self.responder.ahead.is_some();
+        follows_signs && header.bth.sign == Sign::Twice && header.reth.is_some()
     }
 
     /// Repeats the acknowledgement of everything so far; `None` if an answer waits, which must
@@ -253,7 +239,10 @@ impl Qp {
 
     /// A READ is asked for over a path that has a rate.
     pub(super) fn shape(&mut self, now: Time, header: &roce::Repr) {
-        let is_asked_for = self.offered.is_some() && !self.is_copy(header, now);
+        let psn = header.bth.psn;
+        let is_here = psn.is_before(self.responder.expected)
+            || self.responder.ahead.as_ref().is_some_and(|ahead| ahead.has(psn));
+        let is_asked_for = self.offered.is_some() && !(is_here && self.is_of_two(header));
         if let Some(reth) = header.reth.filter(|_| is_asked_for) {
             let packets = self.attributes.path_mtu.packets(reth.length);
             self.responder.shaper.asked(now, reth.length, packets);

@@ -4,6 +4,7 @@
 use rdma::{CompletionStatus, Psn, QpState, QpType, Span};
 use std::vec;
 use std::vec::Vec;
+use wire::bth::Sign;
 use wire::{Opcode, roce};
 
 use super::{statuses, write};
@@ -87,7 +88,7 @@ fn two_that_sign_repeat_the_lost_packet_alone() {
     lose(&mut pair, 0, &[8, 12]);
     write(&mut pair, 20_000);
     assert_eq!(repeats(&pair)[..2], [2, 0]);
-    assert!(pair.sent.iter().all(|packet| packet.header.bth.signed));
+    assert!(pair.sent.iter().all(|packet| packet.header.bth.sign == Sign::Selective));
     assert!(pair.sent.iter().any(is_selective));
 }
 
@@ -100,7 +101,7 @@ fn to_a_peer_that_does_not_sign_everything_is_as_the_standard_says() {
         assert!(repeats(&pair)[0] >= 15, "from the lost packet on: {:?}", repeats(&pair));
         assert!(!pair.sent.iter().any(is_selective));
         for packet in &pair.sent {
-            assert_eq!(packet.header.bth.signed, signing[packet.from]);
+            assert_eq!(packet.header.bth.sign != Sign::None, signing[packet.from]);
         }
     }
 }
@@ -146,7 +147,8 @@ fn after_a_loss_reads_are_asked_for_twice_and_answered_once() {
     assert_eq!(read_where(&mut pair, 0, &[65]), (2, 20));
     assert_eq!(repeats(&pair), before);
     assert_eq!(pair.nodes[0].endpoint.stats().sent_read_copies, 2);
-    assert_eq!(pair.nodes[1].endpoint.stats().duplicate_request, 2);
+    let stats = pair.nodes[1].endpoint.stats();
+    assert_eq!((stats.rcvd_read_copies, stats.duplicate_request), (1, 1));
     // Both are.
     assert_eq!(read_where(&mut pair, 0, &[85, 85]).1, 20);
     assert!(repeats(&pair)[0] > before[0]);
@@ -159,6 +161,47 @@ fn a_read_that_is_asked_for_again_later_is_answered_again() {
     // All that answers both requests is lost, and a probe asks again.
     let lost: Vec<u32> = (25..45).collect();
     read_where(&mut pair, 1, &lost);
+}
+
+#[test]
+fn the_later_of_two_is_dropped_though_its_region_is_gone() {
+    for (number, late_us) in [(1, 20), (1, 40_000), (2, 200), (2, 400), (2, 40_000)] {
+        let mut pair = acquainted([true, true]);
+        read_where(&mut pair, 1, &[10]);
+        pair.sent.clear();
+        let mut late = 0;
+        pair.rule(move |packet| {
+            let is_of_two = packet.header.bth.sign == Sign::Twice;
+            late += u32::from(is_of_two);
+            let is_late = is_of_two && late == number;
+            if is_late { Verdict::Delay(Span::from_us(late_us)) } else { Verdict::Deliver }
+        });
+        let to = pair.nodes[0].sge(0, 20_000);
+        pair.post(0, 2, pair.read(1, 0), &[to]);
+        let done = pair.now + Span::from_us(100);
+        while pair.drive_once(done) {}
+        assert_eq!(statuses(&mut pair.nodes[0]), [(2, SUCCESS)]);
+        let key = pair.nodes[1].key;
+        pair.nodes[1].endpoint.deregister(key).unwrap();
+        pair.drive();
+        assert_eq!(pair.sent.iter().filter(|packet| packet.from == 1).count(), 20);
+        assert_eq!(pair.nodes[1].endpoint.query_qp(pair.nodes[1].qpn).unwrap().state, QpState::Rts);
+        assert_eq!(pair.nodes[1].endpoint.stats().rcvd_read_copies, 1);
+    }
+}
+
+/// A peer without the sign sends reserved bits as it likes.
+#[test]
+fn what_looks_like_one_of_two_is_answered_where_nothing_is_signed() {
+    let mut pair = connected([true, false]);
+    read_where(&mut pair, 1, &[]);
+    let mut header = pair.sent[0].header;
+    assert_eq!(header.bth.opcode, Opcode::RC_READ_REQUEST);
+    header.bth.sign = Sign::Twice;
+    pair.sent.clear();
+    inject(&mut pair, &header, &[]);
+    pair.drive();
+    assert_eq!(pair.sent.iter().filter(|packet| packet.from == 1).count(), 20);
 }
 
 #[test]
@@ -278,10 +321,15 @@ fn forge(pair: &mut Pair, ahead: u32, signed: bool) {
     let psn = FIRST.plus(5 + ahead);
     let opcode = Opcode::from_code(0x07).unwrap();
     let mut header = roce::Repr::new(opcode, pair.nodes[1].qpn, psn);
-    header.bth.signed = signed;
+    header.bth.sign = if signed { Sign::Selective } else { Sign::None };
+    inject(pair, &header, &[0xee; 1024]);
+}
+
+/// Has node 1 receive a packet as if from node 0.
+fn inject(pair: &mut Pair, header: &roce::Repr, payload: &[u8]) {
     let mut bytes = vec![0; header.header_len()];
     header.emit(&mut bytes);
-    bytes.extend([0xee; 1024]);
+    bytes.extend(payload);
     let arrival = Arrival {
         source: pair.nodes[0].gid,
         destination: pair.nodes[1].gid,
