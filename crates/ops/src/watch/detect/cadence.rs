@@ -90,6 +90,8 @@ impl Cadences {
         for (device, changed) in changed {
             let first = Cadence { at: before, changed: before, gaps: Default::default() };
             let known = self.0.entry(device.clone()).or_insert(first);
+            // One who was taken to be idle may have been saved rarely: then what has come is of all that time.
+            let silent = (changed && known.at > known.changed).then(|| at - known.changed);
             if changed {
                 let took = at - core::mem::replace(&mut known.changed, at);
                 let (gaps, next) = &mut known.gaps;
@@ -100,7 +102,7 @@ impl Cadences {
                 continue;
             }
             let since = core::mem::replace(&mut known.at, at);
-            let took = known.took(at - since, poll);
+            let took = silent.unwrap_or_else(|| known.took(at - since, poll));
             updates.updated.insert(device, Update { since, took });
         }
         updates

@@ -324,6 +324,8 @@ impl Watch {
         let before = self.at.replace(at);
         let gap = match before {
             Some(before) if at > before => at - before,
+            // The same look again.
+            Some(before) if at == before => return Vec::new(),
             _ => {
                 // The first look, or a clock that went back.
                 self.begin_anew(at, sample);

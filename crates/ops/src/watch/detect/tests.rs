@@ -184,6 +184,18 @@ fn who_saves_counters_more_rarely_than_they_are_looked_at_is_judged_by_what_was_
             "saved each {every_ms} ms: {events:?}"
         );
     }
+    // So rarely, beside looks that are rare too, that he seems idle: few pauses a second, and no slow receiver.
+    for (every, interval, per_second) in [(60, 10, 200), (60, 5, 100), (200, 10, 100), (20, 5, 400)]
+    {
+        let mut watch =
+            Watch::new(Settings { poll: Duration::from_secs(interval), ..Settings::default() });
+        for at in (0..1_000).step_by(interval as usize) {
+            let saved = at / every * every;
+            let sample = nic((per_second * saved, None, Some(saved)));
+            let events = watch.look(Duration::from_secs(at), &sample);
+            assert_eq!(events, [], "saved each {every} s, looked at each {interval} s");
+        }
+    }
     // One that is idle for long, and counts on, is not waited for.
     let mut watch = Watch::new(Settings::default());
     let mut over = Vec::new();
@@ -263,6 +275,17 @@ fn a_clock_that_jumps_and_ports_that_come_and_go_find_nothing() {
         events.extend(watch.look(Duration::from_secs(second), &Sample::default()));
     }
     assert_eq!(events, []);
+}
+
+#[test]
+fn a_look_that_comes_twice_counts_once() {
+    let mut watch = Watch::new(Settings::default());
+    let mut events = Vec::new();
+    for second in (0..20).flat_map(|second| [second; 2]) {
+        let sample = nic((3_000 * second, None, Some(second)));
+        events.extend(watch.look(Duration::from_secs(second), &sample));
+    }
+    assert_eq!(kinds(&events), [(Kind::SlowReceiver, "mlx5_0")], "{events:?}");
 }
 
 #[test]
