@@ -68,6 +68,29 @@ fn a_watchdog_that_sees_nothing_or_not_all() {
         }
     });
     assert_eq!(found, Vec::<String>::new(), "4 has no data");
+    // Alone, with no host that says which has data: all that pauses, but for what two ToRs send to each other.
+    for (pauses, guarded, missing) in [
+        ("3,4", "2", Some("3 and 4")),
+        ("3,4", "3", Some("4")),
+        ("3,4", "3,4", None),
+        ("2,3,4,6", "3,4", None),
+        ("2,3,4,6", "3", Some("4")),
+    ] {
+        let mut folder = healthy();
+        folder.files.retain(|file| file.path.starts_with("tor-1/"));
+        change(&mut folder, |db| {
+            for (_, of) in db["PORT_QOS_MAP"].as_object_mut().unwrap() {
+                if of["pfc_enable"] == "3,4" {
+                    (of["pfc_enable"], of["pfcwd_sw_enable"]) = (json!(pauses), json!(guarded));
+                }
+            }
+        });
+        let (found, _) = judged(&folder);
+        let said: Vec<_> = found.iter().filter(|of| of.contains("pfcwd_sw_enable")).collect();
+        let words = missing.map(|of| format!("leaves out {of}, which pause"));
+        let is_said = said.len() == 1 && words.as_ref().is_some_and(|of| said[0].contains(of));
+        assert!(is_said || words.is_none() && said.is_empty(), "{pauses} {guarded}: {found:#?}");
+    }
 }
 
 #[test]

@@ -171,6 +171,9 @@ fn absent(switch: &Switch, findings: &mut Vec<Finding>) {
     );
 }
 
+/// The priorities by which the two of a dual ToR send to each other: SONiC has them pause beside 3 and 4, unguarded.
+const BOUNCED: u8 = 1 << 2 | 1 << 6;
+
 /// Ports whose watchdog leaves out the priority of the data, or guards none. Without `pfcwd_sw_enable` it guards all that
 /// pauses; a ToR of two (dual ToR) leaves out the priorities by which the pair sends to each other.
 fn unguarded(look: Look<'_>, switch: &Switch, findings: &mut Vec<Finding>) {
@@ -186,9 +189,13 @@ fn unguarded(look: Look<'_>, switch: &Switch, findings: &mut Vec<Finding>) {
         let of_data =
             look.traffic.data.iter().map(|&dscp| qos.priority(qos.group(qos.class(dscp))));
         let of_data = of_data.fold(0_u8, |mask, priority| mask | 1 << priority);
-        let missing = if guarded == 0 { pauses } else { pauses & !guarded & of_data };
+        let is_of_two = pauses & BOUNCED == BOUNCED && pauses & !BOUNCED & guarded != 0;
+        let own = if is_of_two { pauses & !BOUNCED } else { pauses };
+        // Where it is not known which have data, each may.
+        let needed = if of_data == 0 { own } else { of_data };
+        let missing = if guarded == 0 { pauses } else { pauses & !guarded & needed };
         if missing != 0 {
-            odd.push(((missing, missing | guarded), (port.name.as_str(), entry, field)));
+            odd.push(((missing, missing | guarded | own), (port.name.as_str(), entry, field)));
         }
     }
     for ((missing, all), of) in alike(odd) {
