@@ -380,10 +380,11 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
     let known = losses.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
     let mut verdict = Verdict { suspects, probes: evidence.digest.probes, known, unexplained };
     verdict.sort();
-    if let Some(first) = verdict.suspects.first().map(|of| (of.culprit, of.cause)) {
-        let may_be = |of: &&mut Suspect| of.cause.loses() && first.1.may_explain(of.cause);
+    if let Some(first) = verdict.suspects.first() {
+        let (first, cause) = ((first.culprit, first.since_ns), first.cause);
+        let may_be = |of: &&mut Suspect| of.cause.loses() && cause.may_explain(of.cause);
         for of in verdict.suspects.iter_mut().filter(may_be) {
-            of.joined.is_apart = vote::is_apart(evidence, of, first.0);
+            of.joined.is_apart = vote::is_apart(evidence, of, first);
         }
         verdict.sort();
     }

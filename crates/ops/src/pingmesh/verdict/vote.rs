@@ -9,11 +9,11 @@
 //! know, and the others vote anew.
 
 use core::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use fabric::topology::End;
 
-use super::super::evidence::{Brief, Evidence, Hop};
+use super::super::evidence::{Brief, Evidence, Hop, Interval};
 use super::super::node::Node;
 use super::super::scope::Scope;
 use super::join::Joined;
@@ -386,33 +386,23 @@ fn dead_since(flows: impl Iterator<Item = Flow>) -> Option<u64> {
     since
 }
 
-/// Whether most of the probes that were lost by a suspect have met neither another one, nor a port that was stopped
-/// meanwhile: of such losses the other is not why.
-pub(super) fn is_apart(evidence: &Evidence<'_>, suspect: &Suspect, other: Culprit) -> bool {
+/// Whether most of the probes that were lost by a suspect have met neither another one that was sick by then, nor a port
+/// that was stopped at that time: of such losses the other is not why.
+pub(super) fn is_apart(evidence: &Evidence<'_>, suspect: &Suspect, other: (Culprit, u64)) -> bool {
     let candidate = |of| Candidate::of(evidence, of);
-    let (Some(own), Some(other)) = (candidate(suspect.culprit), candidate(other)) else {
+    let (Some(own), Some(first)) = (candidate(suspect.culprit), candidate(other.0)) else {
         return false;
     };
-    let mut paused_us: BTreeMap<Hop, u64> = BTreeMap::new();
-    let mut length_us = 0;
-    for interval in evidence.intervals.iter().filter(|of| of.end_ns > suspect.since_ns) {
-        length_us += interval.length_us();
-        for (&(switch, to), port) in &interval.ports {
-            *paused_us.entry((Node::Switch(switch), to)).or_default() += port.paused_us;
-        }
-        for (&host, counted) in &interval.hosts {
-            let Some(rack) = evidence.map.rack_of(host) else { continue };
-            let hop = (Node::Host(host), Node::Switch(rack));
-            *paused_us.entry(hop).or_default() += counted.paused_us.unwrap_or(0);
-        }
-    }
-    paused_us.retain(|_, us| *us as f64 > STOPPED * length_us as f64);
+    let stopped: Vec<_> = evidence.intervals.iter().map(|of| (of, stopped(evidence, of))).collect();
     let meets = |flow: &Flow| {
         let is_stopped = |of: &Candidate| match of {
-            Candidate::Direction(hop) => paused_us.contains_key(hop),
+            Candidate::Direction(hop) => stopped
+                .iter()
+                .filter(|(of, _)| (of.start_ns..of.end_ns).contains(&flow.start_ns))
+                .any(|(_, hops)| hops.contains(hop)),
             Candidate::Link(..) | Candidate::Switch(_) => false,
         };
-        flow.goes_by(&other) || flow.candidates.iter().any(is_stopped)
+        flow.start_ns >= other.1 && flow.goes_by(&first) || flow.candidates.iter().any(is_stopped)
     };
     let (mut lost, mut met) = (0, 0);
     let by_it = |flow: &Flow| flow.start_ns >= suspect.since_ns && flow.goes_by(&own);
@@ -421,6 +411,20 @@ pub(super) fn is_apart(evidence: &Evidence<'_>, suspect: &Suspect, other: Culpri
         met += if meets(&flow) { flow.losses.lost } else { 0 };
     }
     2 * met < lost
+}
+
+/// Ports that were stopped for a part of an interval that matters.
+fn stopped(evidence: &Evidence<'_>, interval: &Interval) -> BTreeSet<Hop> {
+    let ports = interval
+        .ports
+        .iter()
+        .map(|(&(switch, to), port)| ((Node::Switch(switch), to), port.paused_us));
+    let hosts = interval.hosts.iter().filter_map(|(&host, counted)| {
+        let rack = evidence.map.rack_of(host)?;
+        Some(((Node::Host(host), Node::Switch(rack)), counted.paused_us?))
+    });
+    let least = STOPPED * interval.length_us() as f64;
+    ports.chain(hosts).filter(|(_, us)| *us as f64 > least).map(|(hop, _)| hop).collect()
 }
 
 /// All probes, by their ways.
@@ -511,7 +515,7 @@ mod tests {
     use smallvec::smallvec;
 
     use super::super::super::configured::Configuration;
-    use super::super::super::evidence::{Digest, EndsOnly, Interval};
+    use super::super::super::evidence::{Digest, EndsOnly};
     use super::super::super::scope::Map;
     use super::super::super::window::OfLabel;
     use super::*;
@@ -648,13 +652,19 @@ mod tests {
             }
             interval
         };
-        let is_apart = |hosts: &[u32]| {
-            judged(dead, paused(hosts), |evidence| is_apart(evidence, &suspect, Culprit::Nic(2)))
+        let is_apart = |interval, began| {
+            judged(dead, interval, |evidence| {
+                is_apart(evidence, &suspect, (Culprit::Nic(2), began))
+            })
         };
-        assert!(is_apart(&[2]));
+        assert!(is_apart(paused(&[2]), 0));
         // Its own port is stopped, or those of most that it probes.
-        assert!(!is_apart(&[2, 1]));
-        assert!(!is_apart(&[2, 3, 4, 5]));
+        assert!(!is_apart(paused(&[2, 1]), 0));
+        let most = paused(&[2, 3, 4, 5]);
+        assert!(!is_apart(most.clone(), 0));
+        // All of them only after it was lost.
+        let (start_ns, end_ns) = (1_000_000_000, 2_000_000_000);
+        assert!(is_apart(Interval { start_ns, end_ns, ..most }, start_ns));
     }
 
     #[test]
