@@ -150,11 +150,12 @@ impl Qp {
         }
     }
 
-    /// Whether a request is one of two that were sent at once
+    /// Whether a READ request is one of two that were sent at once
     /// ([`copy_read`](crate::requester::Requester::copy_read)).
     pub(super) fn is_of_two(&self, header: &roce::Repr) -> bool {
         let follows_signs = self.offered.is_some() && self.responder.ahead.is_some();
-        follows_signs && header.bth.sign == Sign::Twice && header.reth.is_some()
+        let is_read = header.facts().operation == Operation::ReadRequest;
+        follows_signs && header.bth.sign == Sign::Twice && is_read
     }
 
     /// Repeats the acknowledgement of everything so far; `None` if an answer waits, which must
