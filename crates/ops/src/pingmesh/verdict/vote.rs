@@ -395,11 +395,10 @@ pub(super) fn is_apart(evidence: &Evidence<'_>, suspect: &Suspect, other: (Culpr
     };
     let stopped: Vec<_> = evidence.intervals.iter().map(|of| (of, stopped(evidence, of))).collect();
     let meets = |flow: &Flow| {
+        let is_then = |of: &Interval| (of.start_ns..of.end_ns).contains(&flow.start_ns);
+        let then: Vec<_> = stopped.iter().filter(|(of, _)| is_then(of)).collect();
         let is_stopped = |of: &Candidate| match of {
-            Candidate::Direction(hop) => stopped
-                .iter()
-                .filter(|(of, _)| (of.start_ns..of.end_ns).contains(&flow.start_ns))
-                .any(|(_, hops)| hops.contains(hop)),
+            Candidate::Direction(hop) => then.iter().any(|(_, hops)| hops.contains(hop)),
             Candidate::Link(..) | Candidate::Switch(_) => false,
         };
         flow.start_ns >= other.1 && flow.goes_by(&first) || flow.candidates.iter().any(is_stopped)
