@@ -66,7 +66,8 @@ pub struct Settings {
     pub nic_times: bool,
     /// It polls all the time and never sleeps: a core for it alone, and no awakening in any delay.
     pub polls: bool,
-    /// When it ends; `None` if it serves as long as its world lives.
+    /// When it sends its last probe. It waits for what is under way, and answers others for as long as they do.
+    /// `None` if it serves as long as its world lives.
     pub until: Option<Time>,
 }
 
@@ -123,6 +124,7 @@ struct Shared {
     /// Windows that nobody took in time.
     overrun: u64,
     targets: Option<Vec<Target>>,
+    is_over: bool,
 }
 
 impl Results {
@@ -138,6 +140,11 @@ impl Results {
     /// Windows that were dropped because nobody took them.
     pub fn overrun(&self) -> u64 {
         self.lock().overrun
+    }
+
+    /// Whether nothing is under way any more, and nothing more will be.
+    pub fn is_over(&self) -> bool {
+        self.lock().is_over
     }
 
     /// Other targets, from the next step on.
@@ -734,14 +741,19 @@ impl App for Prober {
             if count == 0 && !is_armed {
                 let now = verbs.now();
                 let patience = self.expire(now);
-                let due = self.probe(verbs);
-                self.finish(now);
-                if self.settings.until.is_some_and(|until| now >= until) {
-                    return self.end();
-                }
                 let until = self.settings.until.unwrap_or(Time::MAX);
+                let due = if now < until { self.probe(verbs).min(until) } else { Time::MAX };
+                self.finish(now);
+                let ends = until + self.settings.patience;
+                if now >= ends {
+                    self.end();
+                    return Wait::done();
+                }
+                if now >= until && self.flights.iter().all(Option::is_none) {
+                    self.end();
+                }
                 let look = self.looks_every.map_or(Time::MAX, |every| now + every);
-                let next = due.min(patience).min(self.finishes_at()).min(until).min(look);
+                let next = due.min(patience).min(self.finishes_at()).min(ends).min(look);
                 if self.settings.polls {
                     return Wait::poll(QUEUE).or_at(next);
                 }
@@ -767,8 +779,8 @@ impl App for Prober {
 }
 
 impl Prober {
-    /// What is under way has an outcome that nobody knows.
-    fn end(&mut self) -> Wait {
+    /// Hands on all that it has. What is still under way has an outcome that nobody knows.
+    fn end(&mut self) {
         for slot in 0..self.flights.len() {
             if let Some(flight) = self.flights[slot].take() {
                 self.over(&flight, Outcome::Unknown, None);
@@ -776,6 +788,6 @@ impl Prober {
         }
         let mut shared = self.results.lock();
         shared.windows.extend(self.windows.drain(..).map(Open::end));
-        Wait::done()
+        shared.is_over = true;
     }
 }

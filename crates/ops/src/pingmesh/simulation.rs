@@ -30,6 +30,8 @@ const HOSTS: &str = "cx3-56g-xeon";
 /// How long an answer may take: longer than a processor is with others at a time, which is 24 ms, or a busy host would
 /// be taken for a network that loses.
 pub const PATIENCE: Span = Span::from_ms(50);
+/// After the end it is asked so often whether any probe is still under way.
+const TAIL: Span = Span::from_ms(1);
 /// The core of each host that probes and answers.
 pub const CORE: u32 = 0;
 /// Receives of each queue pair: fewer than on a host of its own, because many hosts share one machine.
@@ -181,8 +183,14 @@ impl Mesh {
                 return;
             }
         }
-        // Probers end at the end, and hand on what they have.
-        self.network.run(self.end + Span::from_ms(1));
+        // What is under way at the end is waited for: what fails just before it is seen, too.
+        let last = self.end + self.scale.patience + TAIL;
+        while self.network.now() < last && !self.results.iter().all(Results::is_over) {
+            let next = (self.network.now() + TAIL).min(last);
+            if !matches!(self.network.run(next), Ended::Deadlock(_) | Ended::TimeOver) {
+                break;
+            }
+        }
         for results in &self.results {
             self.windows.extend(results.take());
         }
