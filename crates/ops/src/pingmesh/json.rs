@@ -113,6 +113,7 @@ fn of_suspect(suspect: &Suspect, topology: &Topology) -> Value {
         "kind": suspect.culprit.kind(),
         "why": suspect.cause.text(),
         "since_ns": suspect.since_ns,
+        "until_ns": suspect.until_ns,
         "support": suspect.joined.support(),
         "evidence": suspect.evidence,
         "agrees": suspect.joined.agrees,

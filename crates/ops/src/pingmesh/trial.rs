@@ -407,6 +407,7 @@ mod tests {
                         cause,
                         score: 1.0,
                         since_ns: 0,
+                        until_ns: None,
                         evidence: Vec::new(),
                     })
                     .into_iter()

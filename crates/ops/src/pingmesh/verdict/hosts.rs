@@ -43,6 +43,7 @@ pub(super) fn suspects(evidence: &Evidence<'_>) -> Vec<Suspect> {
                 cause: Cause::Busy,
                 score: *us_before,
                 since_ns: before_ns,
+                until_ns: None,
                 evidence: vec![line_before.clone()],
                 joined: Joined::default(),
             });

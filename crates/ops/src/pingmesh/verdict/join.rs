@@ -413,8 +413,8 @@ mod tests {
         }
 
         fn of(&self, culprit: Culprit, cause: Cause) -> Joined {
-            let (score, since_ns, evidence, joined) = Default::default();
-            let suspect = Suspect { culprit, cause, score, since_ns, evidence, joined };
+            let (score, since_ns, until_ns, evidence, joined) = Default::default();
+            let suspect = Suspect { culprit, cause, score, since_ns, until_ns, evidence, joined };
             self.look(|evidence| join(evidence, &suspect))
         }
 

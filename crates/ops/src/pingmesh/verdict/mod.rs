@@ -16,6 +16,7 @@
 //! No probe is believed alone, and no counter: what a path, a host or a port shows is held against the others of its
 //! kind. Thresholds are ours where nothing else is said, and are in the files beside the rules that use them.
 
+mod course;
 mod hosts;
 mod join;
 mod missing;
@@ -157,6 +158,15 @@ impl Cause {
         }
     }
 
+    /// The same of one that has healed.
+    const fn was(self) -> &'static str {
+        match self {
+            Self::Dead => "carried nothing",
+            Self::Lossy => "lost packets",
+            other => other.text(),
+        }
+    }
+
     /// Whether one that is sick so may be why another is: not if probes are lost by both, as of each all that is told by
     /// the other was left out, nor if both are sick of the same.
     fn may_explain(self, other: Self) -> bool {
@@ -179,6 +189,9 @@ pub struct Suspect {
     pub score: f64,
     /// Since when, in nanoseconds of windows.
     pub since_ns: u64,
+    /// Until when, if it has healed: of losses, the window in which no more came.
+    #[serde(default)]
+    pub until_ns: Option<u64>,
     /// By what that is known: pairs, counters. A sentence each, with names.
     pub evidence: Vec<String>,
     /// What else agrees with it or contradicts it.
@@ -192,6 +205,15 @@ impl Suspect {
         let is_doubtful = |of: &Self| of.joined.support() == Support::Doubtful;
         (self.joined.is_apart || !first.cause.may_explain(self.cause))
             && is_doubtful(first) == is_doubtful(self)
+    }
+
+    /// What is or was wrong with it, and when.
+    fn course(&self, clock: Clock) -> String {
+        let since = clock(self.since_ns);
+        match self.until_ns {
+            Some(until) => format!("{}, from {since} to {}", self.cause.was(), clock(until)),
+            None => format!("{}, since {since}", self.cause.text()),
+        }
     }
 
     /// All that is known of it, in lines.
@@ -333,8 +355,8 @@ impl fmt::Display for Text<'_> {
             if verdict.is_sick_unnamed() {
                 return writeln!(
                     f,
-                    "verdict: nobody can be named, though {lost} of {known} probes were not answered: nothing that \
-                     they have in common explains them"
+                    "verdict: nobody can be named, though {lost} of {known} probes were not answered: no link and no \
+                     switch is on their way more often than on that of the others"
                 );
             }
             let unanswered = match lost {
@@ -344,20 +366,20 @@ impl fmt::Display for Text<'_> {
             return writeln!(f, "verdict: nothing wrong, by {} probes{unanswered}", verdict.probes);
         }
         for one in sick {
-            let since = clock(one.since_ns);
-            let what = (one.culprit.named(topology), one.cause.text());
-            writeln!(f, "verdict: {}: {}, since {since}{}", what.0, what.1, one.support())?;
+            let (named, course) = (one.culprit.named(topology), one.course(*clock));
+            writeln!(f, "verdict: {named}: {course}{}", one.support())?;
             for line in one.lines() {
                 writeln!(f, "  {line}")?;
             }
         }
+        for other in others {
+            let cause =
+                if other.until_ns.is_some() { other.cause.was() } else { other.cause.text() };
+            writeln!(f, "also seen: {}: {cause}", other.culprit.named(topology))?;
+        }
         // A storm may be why, which is accused of no losses.
         if verdict.unexplained >= LEAST && sick.iter().any(|of| of.cause.loses()) {
-            writeln!(f, "  {} lost probes have gone by none of these", verdict.unexplained)?;
-        }
-        for other in others {
-            let named = other.culprit.named(topology);
-            writeln!(f, "also seen: {named}: {}", other.cause.text())?;
+            writeln!(f, "{} lost probes have gone by none of these", verdict.unexplained)?;
         }
         Ok(())
     }

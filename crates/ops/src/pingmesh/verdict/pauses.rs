@@ -80,6 +80,7 @@ fn nics(evidence: &Evidence<'_>) -> Vec<Suspect> {
             cause: if is_storm { Cause::PauseStorm } else { Cause::SlowReceiver },
             score: parts.iter().sum(),
             since_ns: evidence.intervals.get(first).map_or(0, |interval| interval.start_ns),
+            until_ns: None,
             evidence: said,
             joined: Joined::default(),
         });
@@ -174,6 +175,7 @@ fn switches(evidence: &Evidence<'_>) -> Vec<Suspect> {
             cause: Cause::EarlyPauses,
             score: own as f64,
             since_ns: evidence.intervals.get(first).map_or(0, |interval| interval.start_ns),
+            until_ns: None,
             evidence: vec![
                 format!(
                     "{named} has sent {own} pause frames more than it received, in {windows} of {} windows",

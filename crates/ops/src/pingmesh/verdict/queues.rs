@@ -70,6 +70,7 @@ pub(super) fn suspects(evidence: &Evidence<'_>) -> Vec<Suspect> {
                 cause: Cause::WrongClass,
                 score: 0.0,
                 since_ns: interval.start_ns,
+                until_ns: None,
                 evidence: Vec::new(),
                 joined: Joined::default(),
             });

@@ -16,15 +16,16 @@ use fabric::topology::End;
 use super::super::evidence::{Brief, Evidence, Hop, Interval};
 use super::super::node::Node;
 use super::super::scope::Scope;
+use super::course::Course;
 use super::join::Joined;
 use super::missing::{again_and_again, missing, missing_of_link};
 use super::{Cause, Culprit, LEAST, Suspect};
 
 /// What is no chance.
 #[derive(Clone, Copy, Debug)]
-struct Chance {
+pub(super) struct Chance {
     /// Fewer losses accuse nobody, unless the ports of a link that they went by say the same.
-    losses: u64,
+    pub(super) losses: u64,
     /// The score of a candidate that explains most of the losses, at least.
     most: f64,
     /// The same of one that explains fewer; and the logarithm of the number of candidates, as one of them is always the best.
@@ -32,7 +33,7 @@ struct Chance {
 }
 
 /// e^5 is 1 in 150, and there are about a hundred candidates.
-const LOSSES: Chance = Chance { losses: 3, most: 5.0, fewer: 5.0 };
+pub(super) const LOSSES: Chance = Chance { losses: 3, most: 5.0, fewer: 5.0 };
 /// Of pairs, which are few in a rack, and slow by load as well.
 const SLOW_PAIRS: Chance = Chance { losses: 3, most: 3.0, fewer: 10.0 };
 /// Most of the losses are this part.
@@ -40,17 +41,13 @@ const EXPLAINED: f64 = 0.6;
 /// If links of a switch are sick and not the switch, what goes by none of them loses no more than this part of what they do,
 const REST: f64 = 0.1;
 /// where of so many probes so many would be lost that it shows: none of five is 1 in 150.
-const REST_MIN: f64 = 5.0;
+pub(super) const REST_MIN: f64 = 5.0;
 /// Who is sick beside so many is not looked for.
 const CULPRITS_MAX: usize = 8;
 /// A pair is slow if its median is so many times the lower quartile of its scope,
 const SLOW_TIMES: f32 = 3.0;
 /// and so many microseconds more.
 const SLOW_LONGER_US: f32 = 200.0;
-/// What loses more than this part is dead,
-const DEAD: f64 = 0.9;
-/// since a window in which it loses more than this.
-const DYING: f64 = 0.1;
 /// A port that is paused for more than this part of the time holds up probes for long.
 const STOPPED: f64 = 0.1;
 
@@ -64,12 +61,12 @@ pub struct Losses {
 }
 
 impl Losses {
-    fn add(&mut self, other: Self) {
+    pub(super) fn add(&mut self, other: Self) {
         self.sent += other.sent;
         self.lost += other.lost;
     }
 
-    fn rate(self) -> f64 {
+    pub(super) fn rate(self) -> f64 {
         self.lost as f64 / self.sent.max(1) as f64
     }
 
@@ -206,14 +203,38 @@ impl Votes {
         Best { candidate, losses, score, since_ns }
     }
 
-    /// The link that loses the largest part of what goes by it.
-    fn worst(&self, evidence: &Evidence<'_>) -> Option<Best> {
+    /// The switch by which all probes go, so that there are no others to hold them against, if it is the only such thing.
+    fn common(&self) -> Option<Best> {
+        let mut by_all = self.by.iter().filter(|(_, seen)| seen.losses.sent == self.all.sent);
+        match (by_all.next(), by_all.next()) {
+            (Some((of @ Candidate::Switch(_), seen)), None) => Some(self.told(*of, *seen)),
+            _ => None,
+        }
+    }
+
+    /// The link that loses the largest part of what goes by it, of these flows, once it has begun to lose any: one whose
+    /// peers are dead loses what goes to them, one that is dead loses all.
+    fn worst(&self, evidence: &Evidence<'_>, flows: impl Iterator<Item = Flow>) -> Option<Best> {
+        let mut behind: HashMap<Candidate, Losses> = HashMap::new();
+        for Flow { start_ns, losses, candidates } in flows {
+            for of in candidates {
+                let first_ns = self.by.get(&of).and_then(|seen| seen.first_ns);
+                if first_ns.is_some_and(|first_ns| first_ns < start_ns) {
+                    behind.entry(of).or_default().add(losses);
+                }
+            }
+        }
+        let rate = |of: &Candidate, seen: &Seen| match behind.get(of) {
+            Some(behind) if behind.lost > 0 => behind.rate(),
+            _ => seen.losses.rate(),
+        };
         let lossy = self.by.iter().filter(|(_, seen)| seen.losses.lost >= LOSSES.losses);
         let order = |(of, seen): &(&Candidate, &Seen)| {
             (seen.losses.lost, of.missing(evidence), Reverse(**of))
         };
         let (candidate, seen) = lossy.max_by(|a, b| {
-            a.1.losses.rate().total_cmp(&b.1.losses.rate()).then_with(|| order(a).cmp(&order(b)))
+            let rates = rate(a.0, a.1).total_cmp(&rate(b.0, b.1));
+            rates.then_with(|| order(a).cmp(&order(b)))
         })?;
         Some(self.told(*candidate, *seen))
     }
@@ -318,13 +339,17 @@ fn links_of<F: Iterator<Item = Flow>>(
     let mut found: Vec<(Best, Losses)> = Vec::new();
     let mut theirs = Losses::default();
     loop {
-        let open = flows().filter(|flow| is_open(flow, &found));
-        let votes = Votes::of(open.map(|flow| flow.at(switch)));
+        let open = || {
+            let open = flows().filter(|flow| is_open(flow, &found));
+            open.map(|flow| flow.at(switch))
+        };
+        let votes = Votes::of(open());
         let usual = theirs.rate() * votes.all.sent as f64;
         if found.len() > 1 && usual >= REST_MIN && votes.all.lost as f64 <= REST * usual {
             return found;
         }
-        match votes.worst(evidence) {
+        let worst = votes.worst(evidence, open());
+        match worst {
             Some(best) if found.len() < CULPRITS_MAX => {
                 theirs.add(best.losses);
                 found.push((best, votes.all));
@@ -344,46 +369,44 @@ pub(super) fn lost(evidence: &Evidence<'_>) -> (Vec<Suspect>, u64) {
     let flows = || flows(evidence);
     let mut found = culprits(evidence, LOSSES, flows);
     let rest = Votes::of(flows().filter(|flow| is_open(flow, &found)));
-    let mut unexplained = rest.all.lost;
-    if let Some(best) = rest.by_counters(evidence) {
-        unexplained -= best.losses.lost;
+    let is_dead = || rest.all.lost >= LOSSES.losses && course(flows()).dead_since.is_some();
+    let common = || rest.common().filter(|_| found.is_empty() && is_dead());
+    if let Some(best) = rest.by_counters(evidence).or_else(common) {
         found.push((best, rest.all));
     }
-    let suspect = |(best, all): (Best, Losses)| {
+    let explained: u64 = found.iter().map(|(best, _)| best.losses.lost).sum();
+    let suspect = |(number, (best, all)): (usize, (Best, Losses))| {
         let Best { candidate, losses, score, since_ns } = best;
         let (culprit, named) = candidate.culprit(evidence);
-        let dead_since = dead_since(flows().filter(|flow| flow.goes_by(&candidate)));
-        let since_ns = dead_since.unwrap_or(since_ns);
-        let said = vec![format!(
-            "{} of {} lost probes have gone by {named} ({:.2} % of the {} that did); of the others {:.3} % were lost",
+        let course = course(flows().filter(|flow| flow.goes_by(&candidate)));
+        let alone = if number == 0 { "" } else { ", and by none that explains more" };
+        let others = Losses { sent: all.sent - losses.sent, lost: all.lost - losses.lost };
+        let others = match others.sent {
+            0 => "there are no others".to_owned(),
+            _ => format!("of the others {:.3} % were lost", others.rate() * 100.0),
+        };
+        let said = format!(
+            "{} of {all_lost} lost probes have gone by {named}{alone} ({:.2} % of the {} that did); {others}",
             losses.lost,
-            all.lost,
             losses.rate() * 100.0,
             losses.sent,
-            (all.lost - losses.lost) as f64 * 100.0 / (all.sent - losses.sent).max(1) as f64
-        )];
-        let cause = if dead_since.is_some() { Cause::Dead } else { Cause::Lossy };
-        Suspect { culprit, cause, score, since_ns, evidence: said, joined: Joined::default() }
+        );
+        Suspect {
+            culprit,
+            cause: if course.dead_since.is_some() { Cause::Dead } else { Cause::Lossy },
+            score,
+            since_ns: course.dead_since.unwrap_or(since_ns),
+            until_ns: course.until,
+            evidence: vec![said],
+            joined: Joined::default(),
+        }
     };
-    (found.into_iter().map(suspect).collect(), unexplained)
+    (found.into_iter().enumerate().map(suspect).collect(), all_lost.saturating_sub(explained))
 }
 
-/// The window in which some flows began to be lost, if nearly all of them were behind it; what was lost before by chance
-/// is not why.
-fn dead_since(flows: impl Iterator<Item = Flow>) -> Option<u64> {
-    let mut windows: BTreeMap<u64, Losses> = BTreeMap::new();
-    flows.for_each(|flow| windows.entry(flow.start_ns).or_default().add(flow.losses));
-    let is_one = windows.len() == 1;
-    let mut behind = Losses::default();
-    let mut since = None;
-    for (start_ns, of) in windows.into_iter().rev() {
-        let is_dead = if is_one { of.rate() > DEAD } else { behind.rate() > DEAD };
-        if is_dead && of.rate() > DYING && of.lost + behind.lost >= LOSSES.losses {
-            since = Some(start_ns);
-        }
-        behind.add(of);
-    }
-    since
+/// When some flows were lost.
+fn course(flows: impl Iterator<Item = Flow>) -> Course {
+    Course::of(flows.map(|flow| (flow.start_ns, flow.losses)))
 }
 
 /// Whether most of the probes that were lost by a suspect have met neither another one that was sick by then, nor a port
@@ -484,7 +507,8 @@ pub(super) fn slow(evidence: &Evidence<'_>) -> Vec<Suspect> {
             pairs.lost, all.lost, pairs.sent
         );
         let (evidence, joined) = (vec![said], Joined::default());
-        Some(Suspect { culprit, cause: Cause::Slow, score, since_ns, evidence, joined })
+        let (cause, until_ns) = (Cause::Slow, None);
+        Some(Suspect { culprit, cause, score, since_ns, until_ns, evidence, joined })
     };
     let found = culprits(evidence, SLOW_PAIRS, flows);
     found.into_iter().filter_map(suspect).collect()
@@ -584,25 +608,6 @@ mod tests {
         );
     }
 
-    #[test]
-    fn what_is_dead_has_died_in_a_window_behind_which_all_is_lost() {
-        let since = |lost: &[u64]| {
-            let flow = |(start_ns, lost): (u64, &u64)| Flow {
-                start_ns,
-                losses: Losses { sent: 1_000, lost: *lost },
-                candidates: Vec::new(),
-            };
-            dead_since((0..).zip(lost).map(flow))
-        };
-        assert_eq!(since(&[0, 0, 400, 1_000, 1_000]), Some(2));
-        assert_eq!(since(&[0, 3, 0, 1_000, 990]), Some(3));
-        assert_eq!(since(&[1_000]), Some(0));
-        // It may have ended with the last, has come back, or loses some.
-        assert_eq!(since(&[0, 0, 1_000]), None);
-        assert_eq!(since(&[0, 1_000, 1_000, 0]), None);
-        assert_eq!(since(&[200, 200, 200]), None);
-    }
-
     /// Hosts at one switch, probes between them, and counters of the ports.
     fn judged<T>(
         lost: impl Fn(u32, u32) -> u64,
@@ -640,6 +645,7 @@ mod tests {
             cause: Cause::Dead,
             score: 1.0,
             since_ns: 0,
+            until_ns: None,
             evidence: Vec::new(),
             joined: Joined::default(),
         };
@@ -714,6 +720,50 @@ mod tests {
         assert_eq!(judge(&both), (vec![link], 2));
         assert_eq!(judge(&chance), (Vec::new(), 2));
         assert_eq!(judge(&|_, _| 1), (Vec::new(), 30));
+        // All go by the switch, and none arrives.
+        assert_eq!(judge(&|_, _| 100), (vec![Culprit::Tor(0)], 0));
+    }
+
+    /// Those who are left lose what they send to the dead, and what goes elsewhere arrives.
+    #[test]
+    fn of_a_rack_of_which_three_hosts_of_four_are_dead_these_are_named() {
+        judged(
+            |_, _| 0,
+            Interval::default(),
+            |evidence| {
+                let link = |host| Candidate::Link(Node::Host(host), Node::Switch(0));
+                // Hosts 0 to 2 die in window 1 and send nothing after it; 9 is far away, and sends as before.
+                let flows = || {
+                    let is_dead = |host: u32| host < 3;
+                    let pairs = [0, 1, 2, 3, 9].map(|from| [0, 1, 2, 3, 9].map(|to| (from, to)));
+                    let pairs = pairs.into_iter().flatten().filter(|(from, to)| from != to);
+                    let all = pairs.flat_map(move |(from, to)| {
+                        let sent = if to == 9 || from == 9 { 10 } else { 100 };
+                        let lost = [0, sent / 2, sent, sent]
+                            .map(|lost| if is_dead(to) { lost } else { 0 });
+                        let windows =
+                            (0..).zip(lost).filter(move |(at, _)| *at < 2 || !is_dead(from));
+                        windows.map(move |(at, lost)| {
+                            let mut candidates = vec![link(from), link(to), Candidate::Switch(0)];
+                            candidates.sort_unstable();
+                            Flow { start_ns: at, losses: Losses { sent, lost }, candidates }
+                        })
+                    });
+                    let elsewhere = (0..4).map(|at| Flow {
+                        start_ns: at,
+                        losses: Losses { sent: 1_000, lost: 0 },
+                        candidates: vec![link(5), Candidate::Switch(1)],
+                    });
+                    all.chain(elsewhere)
+                };
+                let mut found: Vec<_> = culprits(evidence, LOSSES, flows)
+                    .iter()
+                    .map(|(best, _)| best.candidate)
+                    .collect();
+                found.sort_unstable();
+                assert_eq!(found, [link(0), link(1), link(2)]);
+            },
+        );
     }
 
     #[test]
