@@ -105,7 +105,9 @@ impl Qp {
             return;
         }
         let probes = core::mem::take(&mut self.requester.probes_sent);
-        if probes > 0 {
+        if let Some(took) = self.pacer.probed_in_vain() {
+            self.patience.measured(now, took);
+        } else if probes > 0 {
             self.patience.probed_in_vain(probes);
         } else if scoreboard.has_resent_any() {
             self.patience.repeated_in_vain(now);
@@ -145,7 +147,7 @@ impl Qp {
             requester.probes = requester.probes.saturating_add(1);
             requester.probes_sent = requester.probes_sent.saturating_add(1);
             // What is heard from now on may answer the probe.
-            self.pacer.repeats();
+            self.pacer.probes(now);
         }
         self.arm_probe(now, false);
     }

@@ -337,6 +337,10 @@ pub(crate) struct Pacer {
     packet_bytes: u64,
     /// Requests that an acknowledgement was asked for.
     asked: VecDeque<Asked>,
+    /// What was sent before the last probe, and how long the answer took if it is not that probe's.
+    probed: Option<Asked>,
+    probed_at: Time,
+    doubtful: Option<Span>,
     /// Packets that are acknowledged.
     acknowledged: u64,
     /// Packets that have arrived, also behind gaps.
@@ -369,6 +373,9 @@ impl Pacer {
             is_batch_full: false,
             packet_bytes: 0,
             asked: VecDeque::new(),
+            probed: None,
+            probed_at: Time::ZERO,
+            doubtful: None,
             acknowledged: 0,
             delivered: 0,
             is_marked: false,
@@ -415,6 +422,7 @@ impl Pacer {
     /// So many packets from `psn` on are lost, and sent again: what answers them tells nothing of the round trip
     /// (Karn's rule).
     pub(crate) fn repeated(&mut self, psn: Psn, packets: u32) {
+        self.probed = None;
         self.forget_round_trips(psn, packets);
         self.controller.on_repetition(packets);
     }
@@ -430,8 +438,22 @@ impl Pacer {
         self.asked.clear();
     }
 
+    /// A packet is sent again, which may have arrived.
+    pub(crate) fn probes(&mut self, now: Time) {
+        let probe = || Some(Asked { at: self.probed_at, ..self.probed? });
+        self.probed = self.asked.front().copied().or_else(probe);
+        (self.probed_at, self.doubtful) = (now, None);
+        self.repeats();
+    }
+
+    /// The packet had arrived: how long the answer to what was sent before it took, at least.
+    pub(crate) fn probed_in_vain(&mut self) -> Option<Span> {
+        self.doubtful.take()
+    }
+
     /// The local ACK timer has expired: all that was sent counts as lost.
     pub(crate) fn timed_out(&mut self) {
+        self.probed = None;
         self.repeats();
         self.controller.on_timeout();
         self.set_window();
@@ -544,6 +566,9 @@ impl Pacer {
         self.acknowledged += u64::from(packets);
         self.note_delivered(behind);
         let (round_trip, delivered_when_sent) = self.round_trip_to(now, unacked);
+        if let Some(probed) = self.probed.take_if(|probed| !probed.end.is_after(unacked)) {
+            self.doubtful = Some(now.since(probed.at));
+        }
         if self.listens {
             let payload = self.packet_bytes.saturating_sub(PACKET_OVERHEAD_BYTES);
             let bytes = u64::from(packets) * payload;

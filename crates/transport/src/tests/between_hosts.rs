@@ -304,6 +304,37 @@ fn a_lost_end_is_learnt_of_by_a_probe_long_before_the_timeout() {
     assert!(ends.since(began) < PROBE_WAIT_MIN * 2, "{}", ends.since(began));
 }
 
+/// Each round trip that a probe spoils would be missing from the estimate by which the next probe is sent.
+#[test]
+fn long_messages_among_short_ones_are_not_probed_for_ever() {
+    for verb in ["write", "read"] {
+        let mut pair = acquainted([true, true]);
+        // What answers a long message comes when that has crossed a slow link.
+        pair.rule(move |packet| {
+            let is_answer = packet.from == 1;
+            let is_long = packet.header.bth.psn.distance_from(FIRST) % 5 == 3;
+            match is_answer && is_long {
+                true => Verdict::Delay(Span::from_ms(6)),
+                false => Verdict::Deliver,
+            }
+        });
+        const ROUNDS: u64 = 100;
+        for _ in 0..ROUNDS {
+            // Four packets, of which the answer is late, and one.
+            for bytes in [4_000, 100] {
+                let piece = pair.nodes[0].sge(0, bytes);
+                let operation = if verb == "read" { pair.read(1, 0) } else { pair.write(1, 0) };
+                pair.post(0, 1, operation, &[piece]);
+                pair.drive();
+                assert_eq!(statuses(&mut pair.nodes[0]), [(1, SUCCESS)]);
+            }
+        }
+        let [repeated, timeouts, _] = repeats(&pair);
+        assert!(repeated < ROUNDS / 5, "{verb}: {repeated} of {ROUNDS}");
+        assert_eq!(timeouts, 0);
+    }
+}
+
 #[test]
 fn probes_do_not_save_a_connection_whose_peer_is_gone() {
     let mut pair = acquainted([true, true]);
