@@ -59,6 +59,10 @@ pub struct Config {
     /// allows, if the peer is a soft NIC as far as is known: on the same host, or one that signs its packets. So
     /// a program that was just woken has time to post it, as it has where a network takes longer. Zero fails at once.
     pub not_ready_grace: Span,
+    /// Messages of unreliable queue pairs are done when the driver says that their last packet has left
+    /// ([`crate::Endpoint::departed`]), for drivers that take out packets ahead of that. Otherwise when it comes for the next
+    /// packet, until when it may be reading the payload.
+    pub done_on_departure: bool,
     /// How often a queue pair repeats its last acknowledgement when it is destroyed. Otherwise a
     /// peer that lost it would ask a queue pair that is gone, and its message would fail.
     pub final_acknowledgements: u8,
@@ -144,6 +148,7 @@ impl Default for Config {
             coalesce_acks: true,
             ack_delay: Span::ZERO,
             not_ready_grace: Span::ZERO,
+            done_on_departure: false,
             final_acknowledgements: 0,
             congestion: Congestion::None,
             notification: Some(Notification::default()),

@@ -98,7 +98,6 @@ impl Host {
             signal_all: true,
         };
         let qpn = at.endpoint.create_qp(spec).map_err(ConnectError::Create)?;
-        at.unreliable |= spec.kind != QpType::Rc;
         at.pairs.push(Pair::new(qpn, flow));
         Ok(PairId { engine, qpn, key: at.key })
     }
@@ -155,6 +154,7 @@ impl Host {
             burst_packets: 1,
             ack_interval_packets: self.config.ack_interval_packets,
             coalesce_acks: false,
+            done_on_departure: true,
             congestion: self.config.congestion,
             notification: self.config.notification,
             ..Config::default()
@@ -167,16 +167,7 @@ impl Host {
             | Access::REMOTE_ATOMIC;
         let region = RegionSpec { address: BASE, length: LENGTH, iova: BASE, access };
         let key = endpoint.register(pd, region).map_err(|_| CreateError::Exhausted)?;
-        self.engines.push(Engine {
-            priority,
-            endpoint,
-            pd,
-            cq,
-            key,
-            pairs: Vec::new(),
-            unreliable: false,
-            unsettled: false,
-        });
+        self.engines.push(Engine { priority, endpoint, pd, cq, key, pairs: Vec::new() });
         Ok(index)
     }
 }

@@ -91,10 +91,14 @@ struct Engine {
     cq: CqId,
     key: Key,
     pairs: Vec<Pair>,
-    /// It has a queue pair whose messages are done when they have left.
-    unreliable: bool,
-    /// Such a message may have left, and is done when the engine is asked for the next packet.
-    unsettled: bool,
+}
+
+/// The last packet of a message that is done when it has left, at `at`, in picoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Departing {
+    at: u64,
+    engine: usize,
+    qpn: Qpn,
 }
 
 /// See the module.
@@ -106,6 +110,8 @@ pub(crate) struct Host {
     engines: Vec<Engine>,
     /// Whose turn it is to send.
     turn: usize,
+    /// What is on its way out of the port.
+    departing: Option<Departing>,
     /// The IP ID of the last packet: NICs count them (guo16, 4.1).
     ip_id: u16,
     /// When an [`EventKind::Timer`] is scheduled, the earliest time last.
@@ -168,6 +174,7 @@ impl Host {
             config,
             engines: Vec::new(),
             turn: 0,
+            departing: None,
             // Hosts begin at different numbers.
             ip_id: split_mix(u64::from(index) ^ of_seed(seed)) as u16,
             timers: Vec::new(),

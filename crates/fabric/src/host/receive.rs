@@ -222,6 +222,7 @@ impl Host {
     /// A deadline of an engine has come.
     pub(crate) fn timer(&mut self, links: &mut Links, flows: &mut Flows) {
         self.timers.pop_if(|at| *at <= links.now());
+        self.settle(links.now());
         for engine in 0..self.engines.len() {
             self.engines[engine].endpoint.handle_timeout(Time::from_ps(links.now()));
             self.drain(links, flows, engine);
@@ -229,6 +230,9 @@ impl Host {
                 self.tell_tenants(links, engine, 0);
             }
             self.after(links, engine);
+        }
+        if let Some(of) = self.departing {
+            self.call_at(links, of.at);
         }
         self.kick(links);
     }

@@ -9,12 +9,13 @@
 //! Where a NIC without a model is asked for a packet when the port is free, this one begins packets as
 //! long as their window has room. Beginning takes the NIC's time, payloads take the bus's.
 
-use rdma::Operation as Requested;
+use rdma::{Operation as Requested, Qpn};
 use transport::{Run, Segment};
 use wire::opcode::Operation;
 
 use super::Host;
 use super::model::{BlueFlame, Bus, Planned, PrefetchWindow, StageConfig, fetches};
+use super::transmit::done_by;
 use crate::links::{EventKind, Links};
 use crate::nic::{Contexts, NicConfig};
 
@@ -104,10 +105,11 @@ impl Stages {
             return self.windows[engine].pass(packet);
         }
         let begun = self.free_at;
+        let ends = done_by(run).is_some();
         let ready = if needs.bytes > 0 { self.bus.read(begun, needs.bytes) } else { begun };
         let bytes = u32::from(links.pool.get(packet).payload()).max(LEAST);
         let qpn = run.qpn().value();
-        self.windows[engine].begin(Planned { packet, bytes, qpn, ready });
+        self.windows[engine].begin(Planned { packet, bytes, qpn, ready, ends });
     }
 
     /// When a list of work requests of `bytes` is there, asked for at `now`.
@@ -177,7 +179,7 @@ impl Host {
         for step in 0..count {
             let index = (self.turn + step) % count;
             let packet = if index == engines {
-                self.take_segment(paused)
+                self.take_segment(paused).map(|packet| (packet, None))
             } else if paused >> self.engines[index].priority & 1 != 0 {
                 None
             } else {
@@ -189,10 +191,13 @@ impl Host {
                 }
                 packet
             };
-            if let Some(packet) = packet {
+            if let Some((packet, done)) = packet {
                 self.turn = index + 1;
                 links.transmit(self.port, packet);
                 links.arm(self.port);
+                if let Some(qpn) = done {
+                    self.departs(links, index, Qpn::new(qpn));
+                }
                 return self.prefetch(links);
             }
         }

@@ -1,11 +1,11 @@
 //! What leaves: the engines are asked for a packet when the port is free.
 
-use rdma::Time;
+use rdma::{Qpn, Time};
 use transport::congestion::Telemetry;
 use transport::{Route, Run, Segment};
-use wire::opcode::Operation;
+use wire::opcode::{Operation, Service};
 
-use super::{ENGINE_SHIFT, FIRST_QPN, Host, LocalEnd};
+use super::{Departing, ENGINE_SHIFT, FIRST_QPN, Host, LocalEnd};
 use crate::links::{EventKind, Links};
 use crate::nic::{Contexts, NicConfig};
 use crate::packet::Draft;
@@ -70,10 +70,13 @@ impl Host {
             let packet = self.take(links, index);
             // It may have begun to wait for an acknowledgement, or for its pace.
             self.after(links, index);
-            if let Some(packet) = packet {
+            if let Some((packet, done)) = packet {
                 self.turn = next;
                 links.transmit(self.port, packet);
                 links.arm(self.port);
+                if let Some(qpn) = done {
+                    self.departs(links, index, qpn);
+                }
                 return;
             }
         }
@@ -118,15 +121,27 @@ impl Host {
         }
     }
 
-    /// The next packet of an engine; stages have it until it can leave.
-    pub(super) fn take(&mut self, links: &mut Links, engine: usize) -> Option<u32> {
-        if core::mem::take(&mut self.engines[engine].unsettled) {
-            self.call_at(links, links.now());
+    /// A packet is leaving with which a message of an unreliable queue pair is done.
+    #[cold]
+    pub(super) fn departs(&mut self, links: &mut Links, engine: usize, qpn: Qpn) {
+        self.settle(links.now());
+        let at = links.at(self.port).free_at;
+        self.departing = Some(Departing { at, engine, qpn });
+        self.call_at(links, at);
+    }
+
+    /// What has left by now is done.
+    pub(super) fn settle(&mut self, now: u64) {
+        if let Some(Departing { at, engine, qpn }) = self.departing.take_if(|of| of.at <= now) {
+            self.engines[engine].endpoint.departed(Time::from_ps(at), qpn);
         }
+    }
+
+    /// The next packet of an engine, and the queue pair of which a message is done by it; stages have it until it can leave.
+    pub(super) fn take(&mut self, links: &mut Links, engine: usize) -> Option<(u32, Option<Qpn>)> {
         let at = &mut self.engines[engine];
         let now = links.now();
         let mut run = at.endpoint.poll_transmit(Time::from_ps(now), 1)?;
-        at.unsettled = at.unreliable;
         let index = ((run.qpn().value() & ((1 << ENGINE_SHIFT) - 1)) - FIRST_QPN) as usize;
         let Route { source_port, traffic_class, hop_limit, destination, .. } = *run.route();
         let tenants = self.tenants.as_deref();
@@ -164,9 +179,17 @@ impl Host {
                 stages.begin(links, &self.config, contexts, (engine, packet), &run);
             }
         }
+        let done = done_by(&run);
         run.sent();
-        Some(packet)
+        Some((packet, done))
     }
+}
+
+/// The queue pair of which a message is done when a packet has left: the last of one to which nothing is answered.
+pub(super) fn done_by(run: &Run<'_>) -> Option<Qpn> {
+    let facts = run.header().facts();
+    let is_unreliable = matches!(facts.service, Service::Uc | Service::Ud);
+    (is_unreliable && facts.part.ends()).then(|| run.qpn())
 }
 
 /// How long a NIC is busy with a packet before it can make the next, in picoseconds: with what it has

@@ -152,6 +152,15 @@ impl Endpoint {
         Some(Run::new(self, qpn, count, body))
     }
 
+    /// The last packet of a message of an unreliable queue pair has left, which was taken out before: the message is done.
+    /// See [`crate::Config::done_on_departure`].
+    pub fn departed(&mut self, now: Time, qpn: Qpn) {
+        self.adapter.now = now;
+        if let Some((qp, adapter)) = self.qp_mut(qpn) {
+            qp.departed(adapter);
+        }
+    }
+
     /// Queue pairs that were left out by [`Endpoint::poll_transmit_but`] have their turn again.
     pub fn resume(&mut self) {
         self.ready.extend(self.paused.drain(..));

@@ -122,14 +122,29 @@ impl Qp {
             return;
         }
         while self.requester.sent_whole > 0 {
-            self.requester.sent_whole -= 1;
-            if let Some(wqe) = self.requester.pop() {
-                self.complete_send(&wqe, CompletionStatus::Success, adapter);
-            }
+            self.finish_oldest(adapter);
         }
         if self.requester.queue.is_empty() {
             self.requester.unacked = self.requester.next_psn;
         }
         self.report_drained(adapter);
+    }
+
+    /// UC and UD: the last packet of the oldest request that was sent whole has left.
+    pub(crate) fn departed(&mut self, adapter: &mut Adapter) {
+        if self.requester.sent_whole > 0 {
+            self.finish_oldest(adapter);
+        }
+        if self.requester.queue.is_empty() {
+            self.requester.unacked = self.requester.next_psn;
+        }
+        self.report_drained(adapter);
+    }
+
+    fn finish_oldest(&mut self, adapter: &mut Adapter) {
+        self.requester.sent_whole -= 1;
+        if let Some(wqe) = self.requester.pop() {
+            self.complete_send(&wqe, CompletionStatus::Success, adapter);
+        }
     }
 }

@@ -276,8 +276,8 @@ pub(crate) struct Requester {
     copy: Option<ReadRequest>,
     /// Under selective repeat: what it knows of packets behind a gap.
     pub(crate) scoreboard: Option<Box<Scoreboard>>,
-    /// UC and UD: requests at the front that have been sent whole. They complete when the driver
-    /// comes for the next packet, for until then it may be reading their payload.
+    /// UC and UD: requests at the front that have been sent whole, and are not done yet
+    /// ([`crate::Config::done_on_departure`]).
     sent_whole: u32,
 }
 

@@ -40,7 +40,7 @@ impl Qp {
         adapter: &mut Adapter,
     ) -> Result<Outgoing, Option<Blocked>> {
         let reliable = self.spec.kind.is_reliable();
-        if !reliable {
+        if !reliable && !adapter.config.done_on_departure {
             self.finish_unreliable(adapter);
         }
         let sending = matches!(self.state, QpState::Rts | QpState::Sqd);

@@ -28,6 +28,8 @@ pub(crate) struct Planned {
     pub(crate) qpn: u32,
     /// When its payload is there, in picoseconds.
     pub(crate) ready: u64,
+    /// Its message is done when it has left.
+    pub(crate) ends: bool,
 }
 
 /// See the module.
@@ -79,15 +81,15 @@ impl PrefetchWindow {
         }
     }
 
-    /// Takes the packet that leaves now, if one can.
-    pub(crate) fn take(&mut self, now: u64) -> Option<u32> {
+    /// Takes the packet that leaves now, if one can, and says of which queue pair a message is done by that.
+    pub(crate) fn take(&mut self, now: u64) -> Option<(u32, Option<u32>)> {
         if let Some(packet) = self.passing.pop_front() {
-            return Some(packet);
+            return Some((packet, None));
         }
         let next = self.next().filter(|&place| self.begun[place].ready <= now)?;
         let planned = self.begun.remove(next)?;
         self.bytes -= u64::from(planned.bytes);
-        Some(planned.packet)
+        Some((planned.packet, planned.ends.then_some(planned.qpn)))
     }
 
     /// When the next packet can leave.
@@ -108,7 +110,7 @@ mod tests {
     use crate::rate::LineRate;
 
     fn planned(packet: u32, qpn: u32, ready: u64) -> Planned {
-        Planned { packet, bytes: 1_000, qpn, ready }
+        Planned { packet, bytes: 1_000, qpn, ready, ends: qpn == 7 }
     }
 
     /// A flow without end keeps the window full, over a bus and a wire; another has one small message,
@@ -127,15 +129,21 @@ mod tests {
         while now < end {
             // Round robin: the small one's turn is next.
             if !is_in && now >= at {
-                window.begin(Planned { packet: 1, bytes: 64, qpn: 1, ready: now });
+                window.begin(Planned { packet: 1, bytes: 64, qpn: 1, ready: now, ends: false });
                 is_in = true;
             }
             while window.has_room(PACKET as u32) {
                 let ready = bus.read(now, PACKET);
-                window.begin(Planned { packet: 0, bytes: PACKET as u32, qpn: 0, ready });
+                window.begin(Planned {
+                    packet: 0,
+                    bytes: PACKET as u32,
+                    qpn: 0,
+                    ready,
+                    ends: false,
+                });
             }
             now = now.max(window.ready().unwrap());
-            if window.take(now) == Some(1) {
+            if window.take(now) == Some((1, None)) {
                 waited = now - at;
                 now += wire.ps(64);
             } else {
@@ -190,14 +198,14 @@ mod tests {
         window.begin(planned(2, 8, 10));
         window.begin(planned(3, 7, 20));
         let order = [(); 3].map(|()| window.take(100));
-        assert_eq!(order, [Some(2), Some(1), Some(3)]);
+        assert_eq!(order, [Some((2, None)), Some((1, Some(7))), Some((3, Some(7)))]);
         let mut window = PrefetchWindow::new(u32::MAX, Order::InOrder);
         window.begin(planned(1, 7, 100));
         window.begin(planned(2, 8, 10));
         assert_eq!((window.take(50), window.ready()), (None, Some(100)));
         window.pass(9);
-        assert_eq!((window.take(50), window.take(50)), (Some(9), None));
-        assert_eq!((window.take(100), window.take(100)), (Some(1), Some(2)));
+        assert_eq!((window.take(50), window.take(50)), (Some((9, None)), None));
+        assert_eq!((window.take(100), window.take(100)), (Some((1, Some(7))), Some((2, None))));
     }
 
     #[test]

@@ -170,7 +170,6 @@ impl Host {
             let made = QpSpec::for_app(spec, at.pd, [cq; 2]);
             let qpn = at.endpoint.create_qp(made);
             let qpn = qpn.map_err(|error| format!("queue pair {qp}: {error}"))?;
-            at.unreliable |= spec.kind != QpType::Rc;
             at.pairs.push(Pair::of_tenant(qpn));
             let owners = &mut tenants.owners[engine];
             owners.resize(at.pairs.len(), None);
