@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::vote::{LOSSES, Losses, REST_MIN};
+use super::losses::{LOSSES_MIN, Losses, SHOWS_MIN};
 
 /// What loses more than this part is dead,
 const DEAD: f64 = 0.9;
@@ -38,7 +38,7 @@ impl Course {
         };
         let (sick, healthy) = windows.split_at(last + 1);
         let usual = sum(&sick[first..]).rate() * sum(healthy).sent as f64;
-        if usual < REST_MIN {
+        if usual < SHOWS_MIN {
             return Self { dead_since: dead_since(&windows, windows.len() == 1), until: None };
         }
         let until = healthy.first().map(|(start_ns, _)| *start_ns);
@@ -55,7 +55,7 @@ fn dead_since(windows: &[(u64, Losses)], is_known: bool) -> Option<u64> {
     for (start_ns, of) in windows.iter().rev() {
         let is_last = behind.sent == 0 && is_known;
         let is_dead = if is_last { of.rate() > DEAD } else { behind.rate() > DEAD };
-        if is_dead && of.rate() > DYING && of.lost + behind.lost >= LOSSES.losses {
+        if is_dead && of.rate() > DYING && of.lost + behind.lost >= LOSSES_MIN {
             since = Some(*start_ns);
         }
         behind.add(*of);

@@ -19,6 +19,7 @@
 mod course;
 mod hosts;
 mod join;
+mod losses;
 mod missing;
 mod pauses;
 mod queues;
@@ -37,7 +38,7 @@ use super::evidence::{Brief, Evidence};
 use super::node::Node;
 use super::scope::Map;
 pub use join::{Joined, Reach, Support};
-pub use vote::Losses;
+pub use losses::Losses;
 
 /// A counter that is so many times the median of its like is remarkable,
 const TIMES: u64 = 4;

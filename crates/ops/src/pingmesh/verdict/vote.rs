@@ -18,14 +18,15 @@ use super::super::node::Node;
 use super::super::scope::Scope;
 use super::course::Course;
 use super::join::Joined;
+use super::losses::{LOSSES_MIN, Losses, SHOWS_MIN};
 use super::missing::{again_and_again, missing, missing_of_link};
 use super::{Cause, Culprit, LEAST, Suspect};
 
 /// What is no chance.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Chance {
+struct Chance {
     /// Fewer losses accuse nobody, unless the ports of a link that they went by say the same.
-    pub(super) losses: u64,
+    losses: u64,
     /// The score of a candidate that explains most of the losses, at least.
     most: f64,
     /// The same of one that explains fewer; and the logarithm of the number of candidates, as one of them is always the best.
@@ -33,15 +34,13 @@ pub(super) struct Chance {
 }
 
 /// e^5 is 1 in 150, and there are about a hundred candidates.
-pub(super) const LOSSES: Chance = Chance { losses: 3, most: 5.0, fewer: 5.0 };
+const LOSSES: Chance = Chance { losses: LOSSES_MIN, most: 5.0, fewer: 5.0 };
 /// Of pairs, which are few in a rack, and slow by load as well.
 const SLOW_PAIRS: Chance = Chance { losses: 3, most: 3.0, fewer: 10.0 };
 /// Most of the losses are this part.
 const EXPLAINED: f64 = 0.6;
-/// If links of a switch are sick and not the switch, what goes by none of them loses no more than this part of what they do,
+/// If links of a switch are sick and not the switch, what goes by none of them loses no more than this part of what they do.
 const REST: f64 = 0.1;
-/// where of so many probes so many would be lost that it shows: none of five is 1 in 150.
-pub(super) const REST_MIN: f64 = 5.0;
 /// Who is sick beside so many is not looked for.
 const CULPRITS_MAX: usize = 8;
 /// A pair is slow if its median is so many times the lower quartile of its scope,
@@ -50,41 +49,6 @@ const SLOW_TIMES: f32 = 3.0;
 const SLOW_LONGER_US: f32 = 200.0;
 /// A port that is paused for more than this part of the time holds up probes for long.
 const STOPPED: f64 = 0.1;
-
-/// Probes that went by something, and how many of them were lost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Losses {
-    /// Probes.
-    pub sent: u64,
-    /// Of them.
-    pub lost: u64,
-}
-
-impl Losses {
-    pub(super) fn add(&mut self, other: Self) {
-        self.sent += other.sent;
-        self.lost += other.lost;
-    }
-
-    pub(super) fn rate(self) -> f64 {
-        self.lost as f64 / self.sent.max(1) as f64
-    }
-
-    fn likelihood(self) -> f64 {
-        let (sent, lost) = (self.sent as f64, self.lost as f64);
-        let rate = self.rate();
-        let of = |count: f64, rate: f64| if count > 0.0 { count * rate.ln() } else { 0.0 };
-        of(lost, rate) + of(sent - lost, 1.0 - rate)
-    }
-
-    /// How much likelier `all` are if these have a rate of their own.
-    fn score(self, all: Self) -> f64 {
-        let rest = Self { sent: all.sent - self.sent, lost: all.lost - self.lost };
-        let is_worse = self.lost as f64 * rest.sent as f64 > rest.lost as f64 * self.sent as f64;
-        let gain = self.likelihood() + rest.likelihood() - all.likelihood();
-        if is_worse { gain } else { 0.0 }
-    }
-}
 
 /// What a probe may have been lost at: links of one or both directions, and switches.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -345,7 +309,7 @@ fn links_of<F: Iterator<Item = Flow>>(
         };
         let votes = Votes::of(open());
         let usual = theirs.rate() * votes.all.sent as f64;
-        if found.len() > 1 && usual >= REST_MIN && votes.all.lost as f64 <= REST * usual {
+        if found.len() > 1 && usual >= SHOWS_MIN && votes.all.lost as f64 <= REST * usual {
             return found;
         }
         let worst = votes.worst(evidence, open());
