@@ -296,6 +296,20 @@ const CASES: &[Case] = &[
         "leaf-2",
         &[("leaf-2/config_db.json", "\"name\": \"spine-1\"", "\"name\": \"spine-2\"")],
     ),
+    // A pool that overflows, and one that queues of classes that drop may fill.
+    (
+        "FD004",
+        "tor-1",
+        &[("tor-1/config_db.json", "\"size\": \"14371840\"", "\"size\": \"1000000\"")],
+    ),
+    (
+        "FD004",
+        "spine-2",
+        &[
+            ("spine-2/config_db.json", "*egress_lossless_profile\"\n", "egress_lossy_profile\"\n"),
+            ("spine-2/config_db.json", "\"dynamic_th\": \"3\"", "\"dynamic_th\": \"7\""),
+        ],
+    ),
 ];
 
 fn broken(changes: &[(&str, &str, &str)]) -> Folder {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use fabric::scenario::sonic::Entry;
 use fabric::switch::config::{EcnConfig, Threshold};
 
 use super::peers::words;
@@ -164,18 +165,21 @@ pub(super) fn of_pool(
     let of = of.key(pool.place()).at(switch.place(line)).remedy(
         "give the pool its size: little or nothing is left of it beside reserves and headroom",
     );
-    let alike = look.cluster.switches.iter().filter(|other| {
-        !other.hwsku.is_empty() && other.hwsku == switch.hwsku && other.name != switch.name
-    });
-    let sizes = alike.filter_map(|other| {
-        let said = other.entry("BUFFER_POOL", &pool.key)?.field("size")?;
-        said.value.trim().parse::<u64>().ok()
-    });
-    let own = size.and_then(|size| size.value.trim().parse::<u64>().ok()).unwrap_or(0);
-    match sizes.max().filter(|&size| size > own) {
+    match size_of_peers(look, switch, pool) {
         Some(size) => of.command(typed!("sonic-db-cli CONFIG_DB hset", pool.place(), "size", size)),
         None => of.command("show buffer configuration"),
     }
+}
+
+/// The size of the same pool of a switch of the same `hwsku`, where that is larger.
+pub(super) fn size_of_peers(look: Look<'_>, switch: &Switch, pool: &Entry) -> Option<u64> {
+    let alike = look.cluster.switches.iter().filter(|other| {
+        !other.hwsku.is_empty() && other.hwsku == switch.hwsku && other.name != switch.name
+    });
+    let size = |of: &Entry| of.field("size")?.value.trim().parse::<u64>().ok();
+    let own = size(pool).unwrap_or(0);
+    let sizes = alike.filter_map(|other| size(other.entry("BUFFER_POOL", &pool.key)?));
+    sizes.max().filter(|&size| size > own)
 }
 
 /// Whether any queue of a lossless class marks.

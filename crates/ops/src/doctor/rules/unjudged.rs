@@ -3,7 +3,7 @@
 use core::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::{Traffic, about_switch, alike, desired, headroom};
+use super::{Traffic, about_switch, alike, desired, headroom, queues};
 use crate::doctor::cluster::{
     Cluster, End, Interface, Node, Part, Port, Switch, Trusted, strangers,
 };
@@ -23,9 +23,9 @@ pub(in crate::doctor) fn unjudged(cluster: &Cluster, desired: &Desired) -> Vec<S
         );
     }
     all.extend(without_folders(cluster));
-    let mtu = Traffic::of(cluster, desired).lossless_mtu;
+    let traffic = Traffic::of(cluster, desired);
     let of_switches = switches.iter().enumerate().flat_map(|(index, switch)| {
-        let all = of_switch(cluster, desired, index, mtu);
+        let all = of_switch(cluster, desired, index, &traffic);
         all.into_iter().map(|what| (what, switch.name.as_str()))
     });
     let of_hosts = hosts.iter().enumerate().flat_map(|(index, host)| {
@@ -80,7 +80,12 @@ fn listed(names: &BTreeSet<&str>) -> String {
     }
 }
 
-fn of_switch(cluster: &Cluster, desired: &Desired, index: usize, mtu: u32) -> Vec<String> {
+fn of_switch(
+    cluster: &Cluster,
+    desired: &Desired,
+    index: usize,
+    traffic: &Traffic,
+) -> Vec<String> {
     let switches = &cluster.switches;
     let Some(switch) = switches.get(index) else { return Vec::new() };
     let mut all = Vec::new();
@@ -120,7 +125,7 @@ fn of_switch(cluster: &Cluster, desired: &Desired, index: usize, mtu: u32) -> Ve
             qos.knows(Part::Buffers) && qos.lossless().any(has)
         })
     };
-    let unknown = |port: &Port| pauses(port) && headroom::needed(port, mtu).is_none();
+    let unknown = |port: &Port| pauses(port) && headroom::needed(port, traffic.lossless_mtu).is_none();
     let mut say = |of: Vec<&str>, words: &dyn Fn(&str) -> String| {
         if !of.is_empty() {
             all.push(words(&several(&of)));
@@ -156,6 +161,13 @@ fn of_switch(cluster: &Cluster, desired: &Desired, index: usize, mtu: u32) -> Ve
     say(pools(switch), &|_| {
         "BUFFER_POOL has no size: whether marks come before pauses was not judged (FD006)"
             .to_owned()
+    });
+    let silent: Vec<&str> = queues::without_size(switch, traffic).into_iter().collect();
+    let has_or_have = if silent.len() == 1 { "has" } else { "have" };
+    say(silent, &|of| {
+        format!(
+            "BUFFER_POOL {of} {has_or_have} no size: whether lossless queues drop was not judged (FD004)"
+        )
     });
     if settings.firmware_is.is_some() && switch.firmware.is_none() {
         all.push("version.txt has no version: firmware_is was not compared".to_owned());
