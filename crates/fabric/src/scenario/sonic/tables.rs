@@ -129,6 +129,7 @@ pub(super) fn pools(tables: &[Table]) -> Result<BTreeMap<String, Pool>> {
             size: entry.bytes("size")?,
             xoff: entry.bytes("xoff")?.filter(|&bytes| bytes > 0),
         };
+        entry.number("percentage", 0, 255)?;
         pools.insert(entry.key.clone(), pool);
     }
     Ok(pools)
@@ -312,6 +313,11 @@ pub(super) fn wreds(
             ("ecn_yellow_red", false),
             ("ecn_all", true),
         ];
+        for colour in ["green", "yellow", "red"] {
+            entry.bytes(&format!("{colour}_min_threshold"))?;
+            entry.bytes(&format!("{colour}_max_threshold"))?;
+            entry.number(&format!("{colour}_drop_probability"), 0, 100)?;
+        }
         let marks = entry.field("ecn").map_or(Ok(false), |field| entry.word(field, &words))?;
         let drops = entry.switch("wred_green_enable")?;
         if !marks && drops {
@@ -531,6 +537,15 @@ pub(super) fn qos_maps(tables: &[Table], notes: &mut Notes) -> Result<Vec<(Vec<S
 /// "3,4" as a mask.
 pub(super) fn priorities(entry: &Entry, name: &str) -> Result<Option<u8>> {
     let Some(field) = entry.field(name) else { return Ok(None) };
+    if field.value.starts_with('[') {
+        let written: String =
+            field.value.chars().filter(|letter| matches!(letter, '0'..='9' | ',')).collect();
+        let written = if written.is_empty() { "3,4" } else { &written };
+        let message = format!("it is a list, which SONiC keeps as \"{name}@\" and never looks at");
+        return Err(entry
+            .wrong_field(field, message)
+            .hint(format!("write it as one text: \"{written}\"")));
+    }
     let mut mask = 0;
     for text in field.value.split(',').map(str::trim).filter(|text| !text.is_empty()) {
         let priority = text.parse::<u8>().ok().filter(|&priority| priority < 8);

@@ -202,3 +202,17 @@ fn a_file_that_makes_no_sense_is_refused_with_its_line_and_a_remedy() {
          hint: did you mean \"xon_offset\"?"
     );
 }
+
+#[test]
+fn a_list_of_priorities_and_halves_of_bytes_are_refused() {
+    let list =
+        refused(&TD3.replacen("\"pfc_enable\": \"3,4\"", "\"pfc_enable\": [\"3\", \"4\"]", 1));
+    assert!(list.contains("pfc_enable: it is a list"), "{list}");
+    assert!(list.ends_with("hint: write it as one text: \"3,4\""), "{list}");
+    for colour in ["green", "yellow", "red"] {
+        let field = format!("\"{colour}_min_threshold\": \"1048576");
+        assert!(TD3.contains(&field), "{field}");
+        let half = refused(&TD3.replacen(&field, &format!("{field}.5"), 1));
+        assert!(half.contains("\"1048576.5\" is not a number from 0"), "{half}");
+    }
+}
