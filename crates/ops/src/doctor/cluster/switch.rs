@@ -12,7 +12,7 @@ use fabric::topology::{Cables, propagation};
 use rdma::Rate;
 
 use super::{unknown, vendor};
-use crate::doctor::finding::{Finding, Place, Severity};
+use crate::doctor::finding::{Finding, Place, Severity, quoted};
 use crate::doctor::folder::File;
 use crate::doctor::limits::{PORTS_MAX, UNKNOWN_FIELDS_MAX};
 use crate::doctor::source::lldp::{self, Neighbour};
@@ -326,6 +326,7 @@ impl Switch {
             return;
         }
         self.ports = self.read_ports();
+        findings.extend(self.odd_mtus());
         for of in same(&self.understand(&text)) {
             let mut finding = wrong(&self.name, of[0]);
             if foreign.is_none() && unknown_field(of[0]).is_some() {
@@ -371,6 +372,28 @@ impl Switch {
         }
         ports.sort_by_key(|port| crate::doctor::finding::natural(&port.name));
         ports
+    }
+
+    /// MTUs that are said, and are none.
+    fn odd_mtus(&self) -> Option<Finding> {
+        let is_odd = |of: &&Field| of.value.trim().parse::<u32>().is_err();
+        let odd = self.entries("PORT").iter();
+        let odd = odd.filter_map(|entry| Some((entry, entry.field("mtu").filter(is_odd)?)));
+        let odd: Vec<_> = odd.collect();
+        let (entry, field) = odd.first()?;
+        let others = match odd.len() - 1 {
+            0 => String::new(),
+            more => format!(", and so at {more} more"),
+        };
+        let text = format!(
+            "{}, mtu: {} is no whole number{others}: it was left out.",
+            entry.place(),
+            quoted(&field.value)
+        );
+        let place = self.place(field.line);
+        let finding =
+            Finding::not_understood(&self.name, place, text, "plain digits, without a unit");
+        Some(finding.severity(Severity::Warning))
     }
 
     /// What the file means for each port, and what of it makes no sense.

@@ -82,8 +82,13 @@ fn apps(object: &Map<String, Value>, said: &mut Dcb) -> Result<()> {
     let Some(value) = object.get("dscp_prio") else { return Ok(()) };
     let wrong = || Wrong::whole("dscp_prio is no list of pairs of a DSCP and a priority", HINT);
     let default = object.get("default_prio").and_then(Value::as_array);
-    let default = default.and_then(|all| all.first()).and_then(Value::as_u64).unwrap_or(0);
-    let mut map = [default.min(7) as u8; 64];
+    let default = match default.and_then(|all| all.first()) {
+        Some(value) => value.as_u64().filter(|&priority| priority < 8).ok_or_else(|| {
+            Wrong::whole(format!("default_prio has {}", quoted(&value.to_string())), HINT)
+        })?,
+        None => 0,
+    };
+    let mut map = [default as u8; 64];
     let pairs = value.as_array().ok_or_else(wrong)?;
     for pair in pairs {
         let pair = pair.as_array().filter(|pair| pair.len() == 2).ok_or_else(wrong)?;
@@ -137,6 +142,9 @@ mod tests {
             "{\"prio_pfc\":[true]}",
             "{\"prio_pfc\":[1,2,3,4,5,6,7,8]}",
             "{\"dscp_prio\":[[64,3]]}",
+            "{\"dscp_prio\":[[26,3.5]]}",
+            "{\"default_prio\":[0.5],\"dscp_prio\":[[26,3]]}",
+            "{\"buffer_size\":[1000.5,0,0,0,0,0,0,0]}",
             "{\"dscp_prio\":{\"26\":3}}",
             "{\"prio_tc\":[0,1,2,3,4,5,6,9]}",
             "{\"interfaces\":{}}",
