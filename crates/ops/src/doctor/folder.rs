@@ -43,6 +43,8 @@ impl File {
 /// Files, by path.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Folder {
+    /// What it is called; empty if that is not known.
+    pub name: String,
     /// What was read, in the order of their paths.
     pub files: Vec<File>,
     /// What was not, and why.
@@ -56,9 +58,11 @@ impl Folder {
     /// # Errors
     /// If the folder itself cannot be read.
     pub fn read(folder: &Path) -> io::Result<Self> {
-        let mut found = Self::default();
+        let real = fs::canonicalize(folder)?;
+        let name = real.file_name().map(|name| name.to_string_lossy().into_owned());
+        let mut found = Self { name: name.unwrap_or_default(), ..Self::default() };
         let mut bytes_left = FOLDER_BYTES_MAX;
-        found.walk(folder, "", &mut vec![fs::canonicalize(folder)?], &mut bytes_left)?;
+        found.walk(folder, "", &mut vec![real], &mut bytes_left)?;
         found.files.sort_by(|a, b| a.path.cmp(&b.path));
         found.left_out.sort();
         Ok(found)
@@ -68,7 +72,7 @@ impl Folder {
     pub fn of(files: impl IntoIterator<Item = File>) -> Self {
         let mut files: Vec<File> = files.into_iter().collect();
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Self { files, left_out: Vec::new() }
+        Self { name: String::new(), files, left_out: Vec::new() }
     }
 
     /// The file at that path.

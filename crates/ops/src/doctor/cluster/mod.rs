@@ -40,14 +40,39 @@ pub struct Cluster {
 
 /// Files of the top of a folder that are of no device.
 const OF_NO_DEVICE: [&str; 2] = ["desired.toml", "doctor.toml"];
+/// Files of a switch's folder.
+const OF_SWITCHES: [&str; 4] = ["config_db.json", "lldp.txt", "lldp.json", "version.txt"];
+
+/// The device that a folder is of by itself: its files are where folders of devices should be.
+fn itself(folder: &Folder) -> Option<&str> {
+    let files = folder.files.iter().map(|file| file.path.as_str());
+    let mut is_device = false;
+    for path in files.chain(folder.left_out.iter().map(|(path, _)| path.as_str())) {
+        match path.split_once('/') {
+            Some(("history" | "sys", _)) => {}
+            Some((_, rest)) if OF_SWITCHES.contains(&rest) || host::is_of_host(rest) => {
+                return None;
+            }
+            Some(_) => {}
+            None if OF_NO_DEVICE.contains(&path) => {}
+            None if OF_SWITCHES.contains(&path) || host::is_of_host(path) => is_device = true,
+            // A switch beside folders, or a folder that was not read.
+            None if path.ends_with(".json") || !path.contains('.') => return None,
+            None => {}
+        }
+    }
+    let name = if folder.name.is_empty() { "device" } else { &folder.name };
+    is_device.then_some(name)
+}
 
 impl Cluster {
     /// Reads every device of a folder; what is not understood becomes findings. No snapshot is later than `latest`, a
     /// date, if that is not empty.
     pub(super) fn of(folder: &Folder, latest: &str) -> (Self, Vec<Finding>) {
         let mut findings = Vec::new();
+        let itself = itself(folder);
         for (path, why) in &folder.left_out {
-            let device = path.split('/').next().unwrap_or_default();
+            let device = itself.or(path.split('/').next()).unwrap_or_default();
             let what = format!("{path} was not read: {why}.");
             let hint = "make it a file that can be read, or take it out of the folder";
             findings.push(Finding::not_understood(device, Place::of(path), what, hint));
@@ -55,8 +80,12 @@ impl Cluster {
         let mut devices: BTreeMap<&str, Vec<(&str, &File)>> = BTreeMap::new();
         for file in &folder.files {
             match file.path.split_once('/') {
+                _ if OF_NO_DEVICE.contains(&file.path.as_str()) => {}
+                _ if itself.is_some() => {
+                    let device = itself.unwrap_or_default();
+                    devices.entry(device).or_default().push((&file.path, file));
+                }
                 Some((device, rest)) => devices.entry(device).or_default().push((rest, file)),
-                None if OF_NO_DEVICE.contains(&file.path.as_str()) => {}
                 None => {
                     let stem = file.path.trim_end_matches(".json").trim_end_matches(".config_db");
                     devices.entry(stem).or_default().push(("config_db.json", file));
@@ -67,7 +96,10 @@ impl Cluster {
         let mut unsure = Vec::new();
         for (name, files) in devices {
             // One whose file was not read is one, too.
-            let own = format!("{name}/config_db.json");
+            let own = match itself {
+                Some(_) => "config_db.json".to_owned(),
+                None => format!("{name}/config_db.json"),
+            };
             let is_switch = files.iter().any(|(path, _)| *path == "config_db.json")
                 || folder.left_out.iter().any(|(path, _)| *path == own);
             let (mut now, snapshots) = history::by_time(name, &files, latest, &mut findings);
