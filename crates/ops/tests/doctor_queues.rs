@@ -444,8 +444,12 @@ fn odd_buffers_are_said_once_and_stop_nothing() {
     }
     // These are only unusual.
     for change in [
-        Box::new(|db: &mut Value| size(db, "egress_lossless_pool", "4294967295"))
-            as Box<dyn Fn(&mut Value)>,
+        Box::new(|db: &mut Value| {
+            let pool = json!({ "type": "ingress", "mode": "dynamic", "size": "4194304" });
+            db["BUFFER_POOL"]["ingress_lossy_pool"] = pool;
+            db["BUFFER_PROFILE"]["ingress_lossy_profile"]["pool"] = json!("ingress_lossy_pool");
+        }) as Box<dyn Fn(&mut Value)>,
+        Box::new(|db| size(db, "egress_lossless_pool", "4294967295")),
         Box::new(|db| _ = db.as_object_mut().unwrap().remove("BUFFER_QUEUE")),
         Box::new(|db| {
             let ports = "Ethernet0,Ethernet4,Ethernet112,Ethernet116";

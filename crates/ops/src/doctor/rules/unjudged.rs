@@ -1,11 +1,11 @@
 //! What could not be judged because no file says it, by device: that nothing is found there means nothing.
 
 use core::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Traffic, about_switch, alike, desired, headroom, queues};
 use crate::doctor::cluster::{
-    Cluster, End, Interface, Node, Part, Port, Switch, Trusted, strangers,
+    Cluster, End, Interface, Node, Part, Port, Qos, Switch, Trusted, strangers, without_domain,
 };
 use crate::doctor::desired::{Desired, Settings};
 use crate::doctor::finding::{natural, quoted, several};
@@ -22,27 +22,32 @@ pub(in crate::doctor) fn unjudged(cluster: &Cluster, desired: &Desired) -> Vec<S
                 .to_owned(),
         );
     }
-    all.extend(without_folders(cluster));
+    let strangers = strangers(cluster);
+    all.extend(without_folders(cluster, &strangers));
     let traffic = Traffic::of(cluster, desired);
     let of_switches = switches.iter().enumerate().flat_map(|(index, switch)| {
         let all = of_switch(cluster, desired, index, &traffic);
-        all.into_iter().map(|what| (what, switch.name.as_str()))
+        let links = without_link(cluster, &strangers, Node::Switch(index));
+        all.into_iter().chain(links).map(|what| (what, switch.name.as_str()))
     });
     let of_hosts = hosts.iter().enumerate().flat_map(|(index, host)| {
         let all = of_host(cluster, desired, index);
-        all.into_iter().map(|what| (what, host.name.as_str()))
+        let links = without_link(cluster, &strangers, Node::Host(index));
+        all.into_iter().chain(links).map(|what| (what, host.name.as_str()))
     });
     let devices = alike(of_switches.chain(of_hosts)).into_iter();
     all.extend(devices.map(|(what, names)| format!("{}: {what}", several(&names))));
     all
 }
 
+/// Devices without a folder, with those that name them.
+type Strangers<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
 /// Devices that others name and that have no folder, those first that most others name.
-fn without_folders(cluster: &Cluster) -> Vec<String> {
+fn without_folders(cluster: &Cluster, missing: &Strangers<'_>) -> Vec<String> {
     if cluster.switches.len() + cluster.hosts.len() < 2 {
         return Vec::new();
     }
-    let missing = strangers(cluster);
     let mut all = alike(missing.iter().map(|(name, who)| (who, *name)));
     all.sort_by_key(|(who, _)| Reverse(who.len()));
     let rest: usize = all.iter().skip(STRANGERS_MAX).map(|(_, names)| names.len()).sum();
@@ -67,6 +72,52 @@ fn without_folders(cluster: &Cluster) -> Vec<String> {
     all
 }
 
+/// Ports with a lossless class that are up and of which no link is known, where links of others are.
+fn without_link(cluster: &Cluster, strangers: &Strangers<'_>, node: Node) -> Option<String> {
+    // That a neighbour has no folder is told by its name.
+    let is_told =
+        |name: &str| strangers.contains_key(name) || strangers.contains_key(without_domain(name));
+    let has_link = |port: &str| cluster.peer(node, port).is_some();
+    let (of, what): (Vec<&str>, _) = match node {
+        Node::Switch(index) => {
+            let switch = cluster.switches.get(index)?;
+            let neighbour = |port: &Port| {
+                let said = switch.entries("DEVICE_NEIGHBOR").iter();
+                let mut said = said.filter(|entry| {
+                    switch.port(&entry.key).is_some_and(|own| own.name == port.name)
+                });
+                said.any(|entry| entry.field("name").is_some_and(|name| is_told(&name.value)))
+                    || switch.seen_at(port).any(|seen| is_told(&seen.device))
+            };
+            let is_bare = |(port, qos): &(&Port, &Qos)| {
+                qos.lossless().next().is_some() && !has_link(&port.name) && !neighbour(port)
+            };
+            let bare = switch.judged().filter(is_bare).map(|(port, _)| port.name.as_str());
+            (bare.collect(), "chains, ends of links and circles")
+        }
+        Node::Host(index) => {
+            let host = cluster.hosts.get(index)?;
+            let neighbour = |name: &str| {
+                let mut said = host.neighbours.iter();
+                said.any(|seen| seen.local == name && is_told(&seen.device))
+            };
+            let is_bare = |(name, own): &(&String, &Interface)| {
+                let pauses = own.pfc.as_ref().is_some_and(|pfc| pfc.value != 0);
+                pauses && !has_link(name) && !neighbour(name)
+            };
+            let bare = host.judged().filter(is_bare).map(|(name, _)| name.as_str());
+            (bare.collect(), "ends of links")
+        }
+    };
+    let says = !of.is_empty() && !cluster.links.is_empty();
+    says.then(|| {
+        format!(
+            "no link of {} is known (lldp.txt, lldp.json, DEVICE_NEIGHBOR): {what} were not judged there",
+            several(&of)
+        )
+    })
+}
+
 /// "h0, h1, leaf-1 and 5 more": names that make no range.
 fn listed(names: &BTreeSet<&str>) -> String {
     let mut all: Vec<&str> = names.iter().copied().collect();
@@ -80,12 +131,7 @@ fn listed(names: &BTreeSet<&str>) -> String {
     }
 }
 
-fn of_switch(
-    cluster: &Cluster,
-    desired: &Desired,
-    index: usize,
-    traffic: &Traffic,
-) -> Vec<String> {
+fn of_switch(cluster: &Cluster, desired: &Desired, index: usize, traffic: &Traffic) -> Vec<String> {
     let switches = &cluster.switches;
     let Some(switch) = switches.get(index) else { return Vec::new() };
     let mut all = Vec::new();
@@ -125,7 +171,8 @@ fn of_switch(
             qos.knows(Part::Buffers) && qos.lossless().any(has)
         })
     };
-    let unknown = |port: &Port| pauses(port) && headroom::needed(port, traffic.lossless_mtu).is_none();
+    let unknown =
+        |port: &Port| pauses(port) && headroom::needed(port, traffic.lossless_mtu).is_none();
     let mut say = |of: Vec<&str>, words: &dyn Fn(&str) -> String| {
         if !of.is_empty() {
             all.push(words(&several(&of)));
