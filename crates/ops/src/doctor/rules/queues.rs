@@ -241,7 +241,7 @@ fn told(
         .at(line(own, &["dynamic_th", "static_th"])),
         Why::Small { pool: name } => {
             let of = of(format!(
-                "{is} in BUFFER_POOL|{name} of {} bytes, and {} may come before any who send to it is \
+                "{is} in BUFFER_POOL|{name} of {} bytes, and {} may come before any sender is \
                  paused.",
                 holds(name),
                 bytes(comes)
