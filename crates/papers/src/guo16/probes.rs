@@ -126,10 +126,10 @@ impl Log {
         (self.packets_said[0]..=self.packets_said[1]).contains(&self.packets)
     }
 
-    /// Every probe has its round trip, but those that the end of the run came before.
+    /// Every probe has its round trip.
     fn all_answered(&self) -> bool {
-        let Counts { sent, answered, unknown, .. } = self.living;
-        answered > 0 && answered + unknown == sent && self.logged == answered
+        let Counts { sent, answered, .. } = self.living;
+        answered > 0 && answered == sent && self.logged == answered
     }
 }
 
@@ -167,8 +167,8 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
     let to_dead = Spread::of(&dying, |log| log.dead.sent as f64);
     let errors = Spread::of(&dying, |log| (log.dead.timeout + log.dead.send_error) as f64);
     let dead_logged = dying.iter().all(|log| {
-        let Counts { sent, timeout, send_error, unknown, .. } = log.dead;
-        timeout > 0 && timeout + send_error + unknown == sent
+        let Counts { sent, timeout, send_error, .. } = log.dead;
+        timeout > 0 && timeout + send_error == sent
     });
     let (number, trials) = (draws.len(), nothing.len());
     Ok(vec![Outcome {
@@ -181,8 +181,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
         scale: None,
         measured: format!(
             "{sent} probes between the living, each with its round trip: median ToR {tor}, podset {podset}, data \
-             centre {dc} us. Of {to_dead} probes to a server that is dead {errors} log a timeout, the rest that the run ended \
-             first; no other logs an error. \
+             centre {dc} us. Of {to_dead} probes to a server that is dead {errors} log a timeout; no other logs an error. \
              Where nothing is wrong nothing is named in {quiet} of {trials}; the NIC that storms is named in {storms}, and \
              dated {storm_since} windows after that in which it began; the ToR at 1/64 in {alphas}, dated {alpha_since} after"
         ),

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::losses::{LOSSES_MIN, Losses, SHOWS_MIN};
+use super::losses::{LOSSES_MIN, Losses};
 
 /// What loses more than this part is dead,
 const DEAD: f64 = 0.9;
 /// since a window in which it loses more than this.
 const DYING: f64 = 0.1;
+/// What has healed is no chance: e^-5 is 1 in 150.
+const HEALED: f64 = 5.0;
 
 /// When some probes were lost, in the times at which windows begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -17,6 +19,8 @@ pub(super) struct Course {
     pub(super) dead_since: Option<u64>,
     /// The first window behind the last in which any was lost, if so many have arrived since that it is no chance.
     pub(super) until: Option<u64>,
+    /// Any was lost.
+    pub(super) is_lossy: bool,
 }
 
 impl Course {
@@ -31,20 +35,21 @@ impl Course {
             return Self::default();
         };
         let sum = |windows: &[(u64, Losses)]| {
-            windows.iter().fold(Losses::default(), |mut sum, (_, of)| {
-                sum.add(*of);
-                sum
-            })
+            windows.iter().fold(Losses::default(), |sum, (_, of)| sum.and(*of))
         };
         let (sick, healthy) = windows.split_at(last + 1);
-        let usual = sum(&sick[first..]).rate() * sum(healthy).sent as f64;
-        if usual < SHOWS_MIN {
-            return Self { dead_since: dead_since(&windows, windows.len() == 1), until: None };
+        let (of_sick, later) = (sum(&sick[first..]), sum(healthy));
+        // That by chance all but the first are in those windows, if it goes on as it was.
+        let share = of_sick.sent as f64 / (of_sick.sent + later.sent).max(1) as f64;
+        let ln_chance = (of_sick.lost - 1) as f64 * share.ln();
+        if ln_chance > -HEALED {
+            let dead_since = dead_since(&windows, windows.len() == 1);
+            return Self { dead_since, until: None, is_lossy: true };
         }
         let until = healthy.first().map(|(start_ns, _)| *start_ns);
         // In the last it may have come back.
         let whole = if sick[last].1.rate() > DEAD { sick } else { &sick[..last] };
-        Self { dead_since: dead_since(whole, true), until }
+        Self { dead_since: dead_since(whole, true), until, is_lossy: true }
     }
 }
 
@@ -71,7 +76,7 @@ mod tests {
     fn what_is_dead_has_died_in_a_window_behind_which_all_is_lost() {
         let course = |lost: &[u64]| {
             let losses = lost.iter().map(|&lost| Losses { sent: 1_000, lost });
-            let Course { dead_since, until } = Course::of((0..).zip(losses));
+            let Course { dead_since, until, .. } = Course::of((0..).zip(losses));
             (dead_since, until)
         };
         assert_eq!(course(&[0, 0, 400, 1_000, 1_000]), (Some(2), None));
@@ -87,6 +92,10 @@ mod tests {
         assert_eq!(course(&[0, 300, 1_000, 600, 0]), (Some(1), Some(4)));
         assert_eq!(course(&[0, 300, 0, 0]), (None, Some(2)));
         assert_eq!(course(&[10, 10, 10, 0]), (None, Some(3)));
+        // Of few that are lost all may be early.
+        assert_eq!(course(&[1, 0, 0, 0, 0, 0]), (None, None));
+        assert_eq!(course(&[2, 0, 0, 0, 0, 0]), (None, None));
+        assert_eq!(course(&[6, 0, 0, 0, 0, 0]), (None, Some(1)));
         // And is dead again.
         assert_eq!(course(&[0, 1_000, 0, 1_000, 1_000]), (Some(3), None));
     }

@@ -2,8 +2,6 @@
 
 /// Fewer losses accuse nobody.
 pub(super) const LOSSES_MIN: u64 = 3;
-/// Where so many would be lost it shows that none is: by chance in 1 case of 150.
-pub(super) const SHOWS_MIN: f64 = 5.0;
 
 /// Probes that went by something, and how many of them were lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -18,6 +16,11 @@ impl Losses {
     pub(super) fn add(&mut self, other: Self) {
         self.sent += other.sent;
         self.lost += other.lost;
+    }
+
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.add(other);
+        self
     }
 
     pub(super) fn rate(self) -> f64 {

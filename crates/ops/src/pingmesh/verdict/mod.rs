@@ -364,7 +364,15 @@ impl fmt::Display for Text<'_> {
                 0 => String::new(),
                 _ => format!(", of which {lost} were not answered"),
             };
-            return writeln!(f, "verdict: nothing wrong, by {} probes{unanswered}", verdict.probes);
+            if 2 * known < verdict.probes {
+                return writeln!(
+                    f,
+                    "verdict: none: of {} probes {} were not sent, or tell nothing",
+                    verdict.probes,
+                    verdict.probes - known
+                );
+            }
+            return writeln!(f, "verdict: nothing wrong, by {known} probes{unanswered}");
         }
         for one in sick {
             let (named, course) = (one.culprit.named(topology), one.course(*clock));

@@ -18,7 +18,7 @@ use super::super::node::Node;
 use super::super::scope::Scope;
 use super::course::Course;
 use super::join::Joined;
-use super::losses::{LOSSES_MIN, Losses, SHOWS_MIN};
+use super::losses::{LOSSES_MIN, Losses};
 use super::missing::{again_and_again, missing, missing_of_link};
 use super::{Cause, Culprit, LEAST, Suspect};
 
@@ -39,10 +39,16 @@ const LOSSES: Chance = Chance { losses: LOSSES_MIN, most: 5.0, fewer: 5.0 };
 const SLOW_PAIRS: Chance = Chance { losses: 3, most: 3.0, fewer: 10.0 };
 /// Most of the losses are this part.
 const EXPLAINED: f64 = 0.6;
-/// If links of a switch are sick and not the switch, what goes by none of them loses no more than this part of what they do.
+/// If links of a switch are sick and not the switch, what goes by none of them loses no more than this part of what they do,
 const REST: f64 = 0.1;
-/// Who is sick beside so many is not looked for.
+/// where of so many probes so many would be lost that it shows: none of five is 1 in 150.
+const REST_MIN: f64 = 5.0;
+/// Who is sick beside so many is not looked for,
 const CULPRITS_MAX: usize = 8;
+/// nor are more hosts named that are silent.
+const SILENT_MAX: usize = 64;
+/// More than this part of what goes by something or to somebody is lost: not by chance, nor by some of its links.
+const OUTSTANDING: f64 = 0.5;
 /// A pair is slow if its median is so many times the lower quartile of its scope,
 const SLOW_TIMES: f32 = 3.0;
 /// and so many microseconds more.
@@ -85,6 +91,10 @@ impl Flow {
             Candidate::Switch(_) => false,
         });
         self
+    }
+
+    fn in_time(self) -> (u64, Losses) {
+        (self.start_ns, self.losses)
     }
 
     fn goes_by(&self, candidate: &Candidate) -> bool {
@@ -309,7 +319,7 @@ fn links_of<F: Iterator<Item = Flow>>(
         };
         let votes = Votes::of(open());
         let usual = theirs.rate() * votes.all.sent as f64;
-        if found.len() > 1 && usual >= SHOWS_MIN && votes.all.lost as f64 <= REST * usual {
+        if found.len() > 1 && usual >= REST_MIN && votes.all.lost as f64 <= REST * usual {
             return found;
         }
         let worst = votes.worst(evidence, open());
@@ -331,26 +341,35 @@ pub(super) fn lost(evidence: &Evidence<'_>) -> (Vec<Suspect>, u64) {
         return (Vec::new(), all_lost);
     }
     let flows = || flows(evidence);
-    let mut found = culprits(evidence, LOSSES, flows);
+    let mut found = silent(evidence, flows);
+    let open: Vec<Candidate> = found.iter().map(|(best, _)| best.candidate).collect();
+    let is_open_to = |flow: &Flow| !open.iter().any(|of| flow.goes_by(of));
+    found.extend(culprits(evidence, LOSSES, || flows().filter(is_open_to)));
     let rest = Votes::of(flows().filter(|flow| is_open(flow, &found)));
-    let is_dead = || rest.all.lost >= LOSSES.losses && course(flows()).dead_since.is_some();
-    let common = || rest.common().filter(|_| found.is_empty() && is_dead());
+    let common = || rest.common().filter(|_| found.is_empty() && stands_out(flows()));
     if let Some(best) = rest.by_counters(evidence).or_else(common) {
         found.push((best, rest.all));
     }
     let explained: u64 = found.iter().map(|(best, _)| best.losses.lost).sum();
-    let suspect = |(number, (best, all)): (usize, (Best, Losses))| {
+    let total = flows().fold(Losses::default(), |sum, flow| sum.and(flow.losses));
+    let places: Vec<Candidate> = found.iter().map(|(best, _)| best.candidate).collect();
+    let suspect = |(number, (best, _)): (usize, (Best, Losses))| {
         let Best { candidate, losses, score, since_ns } = best;
         let (culprit, named) = candidate.culprit(evidence);
-        let course = course(flows().filter(|flow| flow.goes_by(&candidate)));
-        let alone = if number == 0 { "" } else { ", and by none that explains more" };
-        let others = Losses { sent: all.sent - losses.sent, lost: all.lost - losses.lost };
+        // What goes by another as well tells of that one.
+        let others = || places.iter().enumerate().filter(|(other, _)| *other != number);
+        let by_it = || flows().filter(|flow| flow.goes_by(&candidate));
+        let is_own = |flow: &Flow| !others().any(|(_, of)| flow.goes_by(&of.whole()));
+        let own = Course::of(by_it().filter(is_own).map(Flow::in_time));
+        let course = if own.is_lossy { own } else { Course::of(by_it().map(Flow::in_time)) };
+        let counted = if places.len() > 1 { ", if each is counted once" } else { "" };
+        let others = Losses { sent: total.sent - losses.sent, lost: total.lost - losses.lost };
         let others = match others.sent {
             0 => "there are no others".to_owned(),
-            _ => format!("of the others {:.3} % were lost", others.rate() * 100.0),
+            _ => format!("of all others {:.3} % were lost", others.rate() * 100.0),
         };
         let said = format!(
-            "{} of {all_lost} lost probes have gone by {named}{alone} ({:.2} % of the {} that did); {others}",
+            "{} of {all_lost} lost probes have gone by {named}{counted} ({:.2} % of the {} that did); {others}",
             losses.lost,
             losses.rate() * 100.0,
             losses.sent,
@@ -368,9 +387,60 @@ pub(super) fn lost(evidence: &Evidence<'_>) -> (Vec<Suspect>, u64) {
     (found.into_iter().enumerate().map(suspect).collect(), all_lost.saturating_sub(explained))
 }
 
-/// When some flows were lost.
-fn course(flows: impl Iterator<Item = Flow>) -> Course {
-    Course::of(flows.map(|flow| (flow.start_ns, flow.losses)))
+/// Whether there is a window in which most is lost: no chance, and nothing that some of many links could do.
+fn stands_out(flows: impl Iterator<Item = Flow>) -> bool {
+    let mut windows: BTreeMap<u64, Losses> = BTreeMap::new();
+    flows.for_each(|flow| windows.entry(flow.start_ns).or_default().add(flow.losses));
+    windows.values().any(|of| of.lost >= LOSSES.losses && of.rate() > OUTSTANDING)
+}
+
+/// Hosts that have fallen silent for a window and longer, while of what others send to them nothing is answered. Where all
+/// of a rack have in the same windows, it is their ToR.
+fn silent<F: Iterator<Item = Flow>>(
+    evidence: &Evidence<'_>,
+    flows: impl Fn() -> F,
+) -> Vec<(Best, Losses)> {
+    let mut spoke: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
+    for pair in &evidence.digest.pairs {
+        if pair.losses().0 > 0 {
+            spoke.entry(pair.host).or_default().insert(pair.start_ns);
+        }
+    }
+    let spoke_in = |host, start_ns| spoke.get(&host).is_some_and(|of| of.contains(&start_ns));
+    let mut asked: BTreeMap<u32, (BTreeSet<u64>, Losses)> = BTreeMap::new();
+    for pair in evidence.digest.pairs.iter().filter(|of| !spoke_in(of.target, of.start_ns)) {
+        let (sent, lost) = pair.losses();
+        let (silent, losses) = asked.entry(pair.target).or_default();
+        silent.insert(pair.start_ns);
+        losses.add(Losses { sent, lost });
+    }
+    asked.retain(|_, (_, of)| of.lost >= LOSSES.losses && of.rate() > OUTSTANDING);
+    let mut racks: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for host in asked.keys() {
+        if let Some(rack) = evidence.map.rack_of(*host) {
+            racks.entry(rack).or_default().push(*host);
+        }
+    }
+    let mut found: Vec<(Best, Losses)> = Vec::new();
+    for (rack, hosts) in racks {
+        let all = evidence.map.racks.iter().filter(|of| **of == Some(rack)).count();
+        let first = |host: &u32| asked.get(host).and_then(|(silent, _)| silent.first());
+        let is_rack = all > 1
+            && all == hosts.len()
+            && hosts.windows(2).all(|two| first(&two[0]) == first(&two[1]));
+        let links =
+            || hosts.iter().map(|host| Candidate::Link(Node::Host(*host), Node::Switch(rack)));
+        let places: Vec<Candidate> =
+            if is_rack { vec![Candidate::Switch(rack)] } else { links().collect() };
+        for place in places.into_iter().take(SILENT_MAX.saturating_sub(found.len())) {
+            let votes = Votes::of(flows().filter(|flow| is_open(flow, &found)));
+            let Some(seen) = votes.by.get(&place).filter(|seen| seen.losses.lost > 0) else {
+                continue;
+            };
+            found.push((votes.told(place, *seen), votes.all));
+        }
+    }
+    found
 }
 
 /// Whether most of the probes that were lost by a suspect have met neither another one that was sick by then, nor a port
