@@ -1,7 +1,7 @@
 //! What is sick: a host, a NIC, a link, a switch, or nothing; and by what that is known.
 //!
 //! ```text
-//!   windows + paths ─► losses: by which link, switch or host do the lost ones go?   (vote.rs, missing.rs)
+//!   windows + paths ─► losses: by which link, switch or host do the lost ones go?   (silent.rs, vote.rs, missing.rs)
 //!                   ├► round trips: by which do the slow ones go?                     (vote.rs)
 //!                   └► delays: which host takes its time to answer?                  (hosts.rs)
 //!   counters        ─► pauses: who stops others, and is stopped by nobody?           (pauses.rs)
@@ -23,6 +23,7 @@ mod losses;
 mod missing;
 mod pauses;
 mod queues;
+mod silent;
 mod tcp;
 mod vote;
 
@@ -353,6 +354,14 @@ impl fmt::Display for Text<'_> {
                 return writeln!(f, "verdict: none, without probes");
             }
             let (known, lost) = verdict.known;
+            if 2 * known < verdict.probes {
+                let silent = verdict.probes - known;
+                return writeln!(
+                    f,
+                    "verdict: none: of {} probes {silent} were not sent or tell nothing, and {lost} were not answered",
+                    verdict.probes
+                );
+            }
             if verdict.is_sick_unnamed() {
                 return writeln!(
                     f,
@@ -364,14 +373,6 @@ impl fmt::Display for Text<'_> {
                 0 => String::new(),
                 _ => format!(", of which {lost} were not answered"),
             };
-            if 2 * known < verdict.probes {
-                return writeln!(
-                    f,
-                    "verdict: none: of {} probes {} were not sent, or tell nothing",
-                    verdict.probes,
-                    verdict.probes - known
-                );
-            }
             return writeln!(f, "verdict: nothing wrong, by {known} probes{unanswered}");
         }
         for one in sick {

@@ -20,7 +20,7 @@ use super::course::Course;
 use super::join::Joined;
 use super::losses::{LOSSES_MIN, Losses};
 use super::missing::{again_and_again, missing, missing_of_link};
-use super::{Cause, Culprit, LEAST, Suspect};
+use super::{Cause, Culprit, LEAST, Suspect, silent};
 
 /// What is no chance.
 #[derive(Clone, Copy, Debug)]
@@ -43,11 +43,9 @@ const EXPLAINED: f64 = 0.6;
 const REST: f64 = 0.1;
 /// where of so many probes so many would be lost that it shows: none of five is 1 in 150.
 const REST_MIN: f64 = 5.0;
-/// Who is sick beside so many is not looked for,
+/// Who is sick beside so many is not looked for.
 const CULPRITS_MAX: usize = 8;
-/// nor are more hosts named that are silent.
-const SILENT_MAX: usize = 64;
-/// More than this part of what goes by something or to somebody is lost: not by chance, nor by some of its links.
+/// More than this part of all probes of a window is lost: not by chance, nor by some of many links.
 const OUTSTANDING: f64 = 0.5;
 /// A pair is slow if its median is so many times the lower quartile of its scope,
 const SLOW_TIMES: f32 = 3.0;
@@ -117,6 +115,15 @@ struct Seen {
     first_ns: Option<u64>,
 }
 
+impl Seen {
+    fn add(&mut self, start_ns: u64, losses: Losses) {
+        self.losses.add(losses);
+        if losses.lost > 0 {
+            self.first_ns = Some(self.first_ns.map_or(start_ns, |at| at.min(start_ns)));
+        }
+    }
+}
+
 /// Which candidate explains the most, by which losses and since when.
 struct Best {
     candidate: Candidate,
@@ -125,17 +132,19 @@ struct Best {
     since_ns: u64,
 }
 
+impl Best {
+    fn of(candidate: Candidate, Seen { losses, first_ns }: Seen, all: Losses) -> Self {
+        Self { candidate, losses, score: losses.score(all), since_ns: first_ns.unwrap_or(0) }
+    }
+}
+
 impl Votes {
     fn of(flows: impl Iterator<Item = Flow>) -> Self {
         let mut votes = Self::default();
         for Flow { start_ns, losses, candidates } in flows {
             votes.all.add(losses);
             for candidate in candidates {
-                let seen = votes.by.entry(candidate).or_default();
-                seen.losses.add(losses);
-                if losses.lost > 0 {
-                    seen.first_ns = Some(seen.first_ns.map_or(start_ns, |at| at.min(start_ns)));
-                }
+                votes.by.entry(candidate).or_default().add(start_ns, losses);
             }
         }
         votes
@@ -172,9 +181,8 @@ impl Votes {
         (highest >= min).then(|| self.told(*candidate, *seen))
     }
 
-    fn told(&self, candidate: Candidate, Seen { losses, first_ns }: Seen) -> Best {
-        let (score, since_ns) = (losses.score(self.all), first_ns.unwrap_or(0));
-        Best { candidate, losses, score, since_ns }
+    fn told(&self, candidate: Candidate, seen: Seen) -> Best {
+        Best::of(candidate, seen, self.all)
     }
 
     /// The switch by which all probes go, so that there are no others to hold them against, if it is the only such thing.
@@ -341,7 +349,7 @@ pub(super) fn lost(evidence: &Evidence<'_>) -> (Vec<Suspect>, u64) {
         return (Vec::new(), all_lost);
     }
     let flows = || flows(evidence);
-    let mut found = silent(evidence, flows);
+    let mut found = of_silent(evidence, flows);
     let open: Vec<Candidate> = found.iter().map(|(best, _)| best.candidate).collect();
     let is_open_to = |flow: &Flow| !open.iter().any(|of| flow.goes_by(of));
     found.extend(culprits(evidence, LOSSES, || flows().filter(is_open_to)));
@@ -394,50 +402,23 @@ fn stands_out(flows: impl Iterator<Item = Flow>) -> bool {
     windows.values().any(|of| of.lost >= LOSSES.losses && of.rate() > OUTSTANDING)
 }
 
-/// Hosts that have fallen silent for a window and longer, while of what others send to them nothing is answered. Where all
-/// of a rack have in the same windows, it is their ToR.
-fn silent<F: Iterator<Item = Flow>>(
+/// Hosts that are silent, and what is lost by them.
+fn of_silent<F: Iterator<Item = Flow>>(
     evidence: &Evidence<'_>,
     flows: impl Fn() -> F,
 ) -> Vec<(Best, Losses)> {
-    let mut spoke: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
-    for pair in &evidence.digest.pairs {
-        if pair.losses().0 > 0 {
-            spoke.entry(pair.host).or_default().insert(pair.start_ns);
-        }
-    }
-    let spoke_in = |host, start_ns| spoke.get(&host).is_some_and(|of| of.contains(&start_ns));
-    let mut asked: BTreeMap<u32, (BTreeSet<u64>, Losses)> = BTreeMap::new();
-    for pair in evidence.digest.pairs.iter().filter(|of| !spoke_in(of.target, of.start_ns)) {
-        let (sent, lost) = pair.losses();
-        let (silent, losses) = asked.entry(pair.target).or_default();
-        silent.insert(pair.start_ns);
-        losses.add(Losses { sent, lost });
-    }
-    asked.retain(|_, (_, of)| of.lost >= LOSSES.losses && of.rate() > OUTSTANDING);
-    let mut racks: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for host in asked.keys() {
-        if let Some(rack) = evidence.map.rack_of(*host) {
-            racks.entry(rack).or_default().push(*host);
-        }
-    }
     let mut found: Vec<(Best, Losses)> = Vec::new();
-    for (rack, hosts) in racks {
-        let all = evidence.map.racks.iter().filter(|of| **of == Some(rack)).count();
-        let first = |host: &u32| asked.get(host).and_then(|(silent, _)| silent.first());
-        let is_rack = all > 1
-            && all == hosts.len()
-            && hosts.windows(2).all(|two| first(&two[0]) == first(&two[1]));
-        let links =
-            || hosts.iter().map(|host| Candidate::Link(Node::Host(*host), Node::Switch(rack)));
-        let places: Vec<Candidate> =
-            if is_rack { vec![Candidate::Switch(rack)] } else { links().collect() };
-        for place in places.into_iter().take(SILENT_MAX.saturating_sub(found.len())) {
-            let votes = Votes::of(flows().filter(|flow| is_open(flow, &found)));
-            let Some(seen) = votes.by.get(&place).filter(|seen| seen.losses.lost > 0) else {
-                continue;
-            };
-            found.push((votes.told(place, *seen), votes.all));
+    for culprit in silent::culprits(evidence) {
+        let Some(place) = Candidate::of(evidence, culprit) else { continue };
+        let (mut seen, mut all) = (Seen::default(), Losses::default());
+        for flow in flows().filter(|flow| is_open(flow, &found)) {
+            all.add(flow.losses);
+            if flow.goes_by(&place) {
+                seen.add(flow.start_ns, flow.losses);
+            }
+        }
+        if seen.losses.lost > 0 {
+            found.push((Best::of(place, seen, all), all));
         }
     }
     found
