@@ -163,6 +163,7 @@ impl Cause {
     /// The same of one that has healed.
     const fn was(self) -> &'static str {
         match self {
+            Self::PauseStorm => "paused without end",
             Self::Dead => "carried nothing",
             Self::Lossy => "lost packets",
             other => other.text(),
@@ -316,6 +317,14 @@ impl Verdict {
     }
 }
 
+/// So many symptoms are told one by one: a storm stops what is well by the dozen.
+const SYMPTOMS_SHOWN: usize = 3;
+
+/// As in 0.3 and 6717.
+fn micros(us: f32) -> String {
+    if us < 9.95 { format!("{us:.1}") } else { format!("{us:.0}") }
+}
+
 /// How a time of windows, in nanoseconds, is written.
 pub type Clock = fn(u64) -> String;
 
@@ -382,10 +391,15 @@ impl fmt::Display for Text<'_> {
                 writeln!(f, "  {line}")?;
             }
         }
-        for other in others {
+        for other in others.iter().take(SYMPTOMS_SHOWN) {
             let cause =
                 if other.until_ns.is_some() { other.cause.was() } else { other.cause.text() };
             writeln!(f, "also seen: {}: {cause}", other.culprit.named(topology))?;
+        }
+        match others.len().saturating_sub(SYMPTOMS_SHOWN) {
+            0 => {}
+            1 => writeln!(f, "also seen: 1 more, which may follow from that as well")?,
+            more => writeln!(f, "also seen: {more} more, which may follow from that as well")?,
         }
         // A storm may be why, which is accused of no losses.
         if verdict.unexplained >= LEAST && sick.iter().any(|of| of.cause.loses()) {

@@ -18,7 +18,7 @@ use super::super::evidence::{Evidence, Interval};
 use super::super::limits::WINDOWS_MIN;
 use super::super::node::Node;
 use super::join::{Joined, explains};
-use super::{Cause, Culprit, Suspect};
+use super::{Cause, Culprit, Suspect, micros};
 use crate::thresholds::{GROUPS, PAUSES_MIN, Shown, sooner};
 use crate::watch::PoolSample;
 
@@ -63,6 +63,9 @@ fn nics(evidence: &Evidence<'_>) -> Vec<Suspect> {
         }
         let first = parts.iter().position(|part| *part > SLOW).unwrap_or(0);
         let is_storm = most > STORM;
+        // One that receives slowly pauses now and then; a storm is over where it does not.
+        let last = parts.iter().rposition(|part| *part > SLOW).filter(|_| is_storm);
+        let healed = last.and_then(|last| evidence.intervals.get(last + 1));
         let (nic, tor) = (name(evidence, Node::Host(host)), name(evidence, Node::Switch(switch)));
         let frames: u64 = evidence
             .intervals
@@ -80,7 +83,7 @@ fn nics(evidence: &Evidence<'_>) -> Vec<Suspect> {
             cause: if is_storm { Cause::PauseStorm } else { Cause::SlowReceiver },
             score: parts.iter().sum(),
             since_ns: evidence.intervals.get(first).map_or(0, |interval| interval.start_ns),
-            until_ns: None,
+            until_ns: healed.map(|interval| interval.start_ns),
             evidence: said,
             joined: Joined::default(),
         });
@@ -104,8 +107,10 @@ fn to_host(evidence: &Evidence<'_>, host: u32) -> Option<String> {
     let others = median(&mut elsewhere)?;
     Some(match median(&mut here) {
         Some(own) => format!(
-            "of {known} probes of it {lost} were not answered; the 99th percentile of a pair is {own:.0} us there, and \
-             {others:.0} us elsewhere"
+            "of {known} probes of it {lost} were not answered; the 99th percentile of a pair is {} us there, and {} us \
+             elsewhere",
+            micros(own),
+            micros(others)
         ),
         None => format!("none of {known} probes of it was answered"),
     })
@@ -207,4 +212,45 @@ fn by_counts(own: u64, mut others: Vec<u64>) -> Option<String> {
             others.len()
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::topology::{Cables, single_switch};
+    use rdma::Rate;
+
+    use super::super::super::configured::Configuration;
+    use super::super::super::evidence::{Digest, EndsOnly};
+    use super::super::super::scope::Map;
+    use super::*;
+
+    #[test]
+    fn a_storm_that_is_over_has_an_end() {
+        let topology = single_switch(4, Cables::new(Rate::from_gbps(40), 2));
+        let map = Map::of(&topology);
+        let course = |paused: &[u64]| {
+            let interval = |(start_ns, paused_us): (u64, &u64)| {
+                let (start_ns, end_ns) = (start_ns * 1_000_000, (start_ns + 1) * 1_000_000);
+                let mut interval = Interval { start_ns, end_ns, ..Interval::default() };
+                interval.ports.entry((0, Node::Host(1))).or_default().paused_us = *paused_us;
+                interval
+            };
+            let intervals: Vec<Interval> = (0..).zip(paused).map(interval).collect();
+            let found = suspects(&Evidence {
+                topology: &topology,
+                map: &map,
+                digest: &Digest::default(),
+                paths: &EndsOnly(&map),
+                intervals: &intervals,
+                configuration: &Configuration::default(),
+            });
+            let [of] = &found[..] else { panic!("{found:?}") };
+            (of.cause, of.since_ns / 1_000_000, of.until_ns.map(|ns| ns / 1_000_000))
+        };
+        assert_eq!(course(&[0, 900, 1_000, 1_000]), (Cause::PauseStorm, 1, None));
+        assert_eq!(course(&[0, 900, 1_000, 0, 0]), (Cause::PauseStorm, 1, Some(3)));
+        assert_eq!(course(&[0, 900, 0, 700, 0]), (Cause::PauseStorm, 1, Some(4)));
+        // It may pause again.
+        assert_eq!(course(&[0, 90, 0, 70, 0]), (Cause::SlowReceiver, 1, None));
+    }
 }

@@ -20,7 +20,7 @@ use super::course::Course;
 use super::join::Joined;
 use super::losses::{LOSSES_MIN, Losses};
 use super::missing::{again_and_again, missing, missing_of_link};
-use super::{Cause, Culprit, LEAST, Suspect, silent};
+use super::{Cause, Culprit, LEAST, Suspect, micros, silent};
 
 /// What is no chance.
 #[derive(Clone, Copy, Debug)]
@@ -517,9 +517,12 @@ pub(super) fn slow(evidence: &Evidence<'_>) -> Vec<Suspect> {
         of.sort_by(f32::total_cmp);
         let median = of.get(of.len() / 2)?;
         let said = format!(
-            "{} of {} slow pairs go by {named}, and {} pairs do; their median is {median:.0} us, the usual one \
-             {usual_us:.0} us",
-            pairs.lost, all.lost, pairs.sent
+            "{} of {} slow pairs go by {named}, and {} pairs do; their median is {} us, the usual one {} us",
+            pairs.lost,
+            all.lost,
+            pairs.sent,
+            micros(*median),
+            micros(usual_us)
         );
         let (evidence, joined) = (vec![said], Joined::default());
         let (cause, until_ns) = (Cause::Slow, None);
