@@ -17,42 +17,53 @@ const NAMED_MAX: usize = 64;
 
 /// The links behind which they are, or the switches of their racks.
 pub(super) fn culprits(evidence: &Evidence<'_>) -> Vec<Culprit> {
-    let mut racks: BTreeMap<u32, Vec<(u32, u64)>> = BTreeMap::new();
-    for (host, since_ns) in hosts(evidence) {
-        if let Some(rack) = evidence.map.rack_of(host) {
-            racks.entry(rack).or_default().push((host, since_ns));
+    let mut racks: BTreeMap<u32, Vec<Silent>> = BTreeMap::new();
+    for of in hosts(evidence) {
+        if let Some(rack) = evidence.map.rack_of(of.host) {
+            racks.entry(rack).or_default().push(of);
         }
     }
     let mut found = Vec::new();
     for (rack, hosts) in racks {
         let all = evidence.map.racks.iter().filter(|of| **of == Some(rack)).count();
-        let is_one = hosts.windows(2).all(|two| two[0].1 == two[1].1);
-        if all > 1 && all == hosts.len() && is_one {
+        let is_one = hosts.windows(2).all(|two| two[0].since_ns == two[1].since_ns);
+        let lost: u64 = hosts.iter().map(|of| of.lost).sum();
+        if all > 1 && all == hosts.len() && is_one && lost >= LOSSES_MIN {
             found.push(Culprit::switch(evidence.map, rack));
         } else {
-            let link = |(host, _)| Culprit::link(Node::Host(host), Node::Switch(rack));
-            found.extend(hosts.into_iter().map(link));
+            let dead = hosts.into_iter().filter(|of| of.lost >= LOSSES_MIN);
+            found.extend(dead.map(|of| Culprit::link(Node::Host(of.host), Node::Switch(rack))));
         }
     }
     found.truncate(NAMED_MAX);
     found
 }
 
-/// Each with the first window in which it sent nothing.
-fn hosts(evidence: &Evidence<'_>) -> Vec<(u32, u64)> {
+/// A host of which nothing was heard in some windows.
+struct Silent {
+    host: u32,
+    /// The first of them.
+    since_ns: u64,
+    /// What others have lost to it in them.
+    lost: u64,
+}
+
+fn hosts(evidence: &Evidence<'_>) -> Vec<Silent> {
     let pairs = &evidence.digest.pairs;
+    let windows: BTreeSet<u64> = pairs.iter().map(|pair| pair.start_ns).collect();
     let spoke = pairs.iter().filter(|pair| pair.losses().0 > 0);
     let spoke: BTreeSet<(u32, u64)> = spoke.map(|pair| (pair.host, pair.start_ns)).collect();
-    let mut asked: BTreeMap<u32, (u64, Losses)> = BTreeMap::new();
+    let mut asked: BTreeMap<u32, Losses> = BTreeMap::new();
     for pair in pairs.iter().filter(|pair| !spoke.contains(&(pair.target, pair.start_ns))) {
         let (sent, lost) = pair.losses();
-        let (since_ns, losses) = asked.entry(pair.target).or_insert((u64::MAX, Losses::default()));
-        *since_ns = pair.start_ns.min(*since_ns);
-        losses.add(Losses { sent, lost });
+        asked.entry(pair.target).or_default().add(Losses { sent, lost });
     }
-    let is_dead = |of: &Losses| of.lost >= LOSSES_MIN && of.rate() > UNANSWERED;
-    let dead = asked.into_iter().filter(|(_, (_, of))| is_dead(of));
-    dead.map(|(host, (since_ns, _))| (host, since_ns)).collect()
+    let dead = asked.into_iter().filter(|(_, of)| of.rate() > UNANSWERED);
+    let silent = |(host, of): (u32, Losses)| {
+        let since_ns = *windows.iter().find(|at| !spoke.contains(&(host, **at)))?;
+        Some(Silent { host, since_ns, lost: of.lost })
+    };
+    dead.filter_map(silent).collect()
 }
 
 #[cfg(test)]
@@ -149,6 +160,9 @@ mod tests {
         assert_eq!(named(&two, &all(|_| 2)), [(Culprit::Tor(rack), 2, None)]);
         let each = |host: u32| (link(host, rack), 1 + u64::from(host), None);
         assert_eq!(named(&two, &all(|host| 1 + u64::from(host))), [0, 1, 2, 3].map(each));
+        // All for three windows, of which few tell.
+        let back: Vec<_> = (0..4).map(|host| (host, 2, 4)).collect();
+        assert_eq!(named(&two, &back), [(Culprit::Tor(rack), 2, Some(4))]);
         // One in each rack, of which one comes back.
         assert_eq!(
             named(&two, &[(1, 1, 3), (5, 2, 9)]),
