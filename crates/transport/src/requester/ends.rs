@@ -118,33 +118,28 @@ impl Qp {
     /// UC and UD: requests that have been sent whole are done.
     #[inline]
     pub(super) fn finish_unreliable(&mut self, adapter: &mut Adapter) {
-        if self.spec.kind.is_reliable() {
-            return;
+        if !self.spec.kind.is_reliable() {
+            self.finish_sent(u32::MAX, adapter);
         }
-        while self.requester.sent_whole > 0 {
-            self.finish_oldest(adapter);
-        }
-        if self.requester.queue.is_empty() {
-            self.requester.unacked = self.requester.next_psn;
-        }
-        self.report_drained(adapter);
     }
 
     /// UC and UD: the last packet of the oldest request that was sent whole has left.
     pub(crate) fn departed(&mut self, adapter: &mut Adapter) {
-        if self.requester.sent_whole > 0 {
-            self.finish_oldest(adapter);
+        self.finish_sent(1, adapter);
+    }
+
+    /// So many of the oldest that were sent whole are done, at most.
+    #[inline]
+    fn finish_sent(&mut self, most: u32, adapter: &mut Adapter) {
+        for _ in 0..most.min(self.requester.sent_whole) {
+            self.requester.sent_whole -= 1;
+            if let Some(wqe) = self.requester.pop() {
+                self.complete_send(&wqe, CompletionStatus::Success, adapter);
+            }
         }
         if self.requester.queue.is_empty() {
             self.requester.unacked = self.requester.next_psn;
         }
         self.report_drained(adapter);
-    }
-
-    fn finish_oldest(&mut self, adapter: &mut Adapter) {
-        self.requester.sent_whole -= 1;
-        if let Some(wqe) = self.requester.pop() {
-            self.complete_send(&wqe, CompletionStatus::Success, adapter);
-        }
     }
 }
