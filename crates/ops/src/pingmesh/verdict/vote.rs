@@ -350,9 +350,9 @@ pub(super) fn lost(evidence: &Evidence<'_>) -> (Vec<Suspect>, u64) {
     }
     let flows = || flows(evidence);
     let mut found = of_silent(evidence, flows);
-    let open: Vec<Candidate> = found.iter().map(|(best, _)| best.candidate).collect();
-    let is_open_to = |flow: &Flow| !open.iter().any(|of| flow.goes_by(of));
-    found.extend(culprits(evidence, LOSSES, || flows().filter(is_open_to)));
+    let others = || flows().filter(|flow| is_open(flow, &found));
+    let others = culprits(evidence, LOSSES, others);
+    found.extend(others);
     let rest = Votes::of(flows().filter(|flow| is_open(flow, &found)));
     let common = || rest.common().filter(|_| found.is_empty() && stands_out(flows()));
     if let Some(best) = rest.by_counters(evidence).or_else(common) {
