@@ -13,8 +13,8 @@ use pico_args::Arguments;
 use crate::tally::{self, Tally};
 use crate::workspace::{self, cargo};
 use crate::{
-    abi, book, crowd, dist, distributions, extensions, interop, labs, mistakes, pingmesh, programs,
-    pyverbs, routed, speed, storm, strangers, terminal, tidy,
+    abi, book, crowd, dist, distributions, extensions, interop, labs, mistakes, network, pingmesh,
+    programs, pyverbs, routed, speed, storm, strangers, terminal, tidy,
 };
 
 /// How many storms run over the engine: about a minute.
@@ -100,6 +100,7 @@ impl Outcome {
     fn machines(&mut self) {
         self.if_it_can("strangers", strangers::prepare, strangers::run);
         self.if_it_can("routed", routed::prepare, || routed::run(&routed::Choice::default()));
+        self.if_it_can("networks", network::is_possible, network::try_out);
         let mesh = pingmesh::Choice::default();
         self.if_it_can("pingmesh", pingmesh::prepare, || pingmesh::run(&mesh));
         let others = distributions::Choice::default();

@@ -95,6 +95,8 @@ cargo xtask <command>
            --gbps R --queue-kb Q  the port before each path
            --events             by `ferroce bench`, which waits for events, and not by perftest, which polls
            --latency            what short messages take, alone and beside such a load
+           --share              what TCP and RDMA have while both are at work
+           --tcp NAME           TCP with this congestion control, such as cubic, and not the kernel's own
 ";
 
 fn main() -> ExitCode {
@@ -188,7 +190,7 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
             if name.as_deref() == Some("network") {
                 let choice = network::Choice::parse(&mut arguments, rounds)?;
                 finish(arguments)?;
-                return network::prepare(&choice).and_then(|()| network::run(&choice));
+                return network::run(&choice);
             }
             if name.as_deref() == Some("lab") {
                 finish(arguments)?;

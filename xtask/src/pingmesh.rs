@@ -33,7 +33,7 @@ use pico_args::Arguments;
 use rustix::process::geteuid;
 
 use crate::lab::{Lab, NOBODY, Running};
-use crate::network::cable::{Cable, ENDS};
+use crate::network::cable::{Cable, ENDS, Kind};
 use crate::network::hop::Line;
 use crate::network::hosts::Host;
 use crate::tally::Tally;
@@ -208,7 +208,7 @@ impl Network {
         ip(&["link", "add", SWITCH, "type", "bridge"])?;
         ip(&["address", "add", &format!("{COLLECTOR}/24"), "dev", SWITCH])?;
         ip(&["link", "set", SWITCH, "up"])?;
-        let cable = Some(Cable::lay(fault.line(), seed)?);
+        let cable = Some(Cable::lay(Kind::Frames, fault.line(), seed)?);
         let hosts: Result<Vec<Host>> = (0..HOSTS).map(|_| Host::new()).collect();
         let network = Self { hosts: hosts?, cable, sick };
         for (at, host) in network.hosts.iter().enumerate() {

@@ -1,27 +1,47 @@
-//! Two TAP interfaces and the thread that carries frames between them, through a hop in each direction.
+//! Two interfaces of ours and the thread that carries what is sent between them, through a hop in each direction.
+//!
+//! ```text
+//!   host ──► segment of up to 64 KB ──► cut ──► hop: a packet at a time ──► joined ──► host
+//! ```
+//!
+//! Network cards cut what a kernel sends (TSO, and USO for UDP) and join what they receive (GRO): without that a packet
+//! costs a hundred times what it costs on any machine that has a card, and the emulator is what is measured. A
+//! [`Kind::Packets`] does so, by the offloads of a TUN interface. A [`Kind::Frames`] carries Ethernet, for bridges.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
-use std::io::ErrorKind;
+use std::io::{Error, ErrorKind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tun_rs::{DeviceBuilder, Layer, SyncDevice};
+use tun_rs::{DeviceBuilder, GROTable, IDEAL_BATCH_SIZE, Layer, SyncDevice, VIRTIO_NET_HDR_LEN};
 
 use super::hop::{Counts, Hop, Line};
 
-/// Frames that are read from one side before the other side is looked at.
+/// Reads from one side before the other side is looked at.
 const BATCH: usize = 32;
 /// The longest that the thread sleeps without looking whether it is to end.
 const GLANCE: Duration = Duration::from_millis(50);
 /// Longer than any frame.
-const FRAME_MAX: usize = 1 << 16;
+const FRAME_MAX: usize = 1 << 14;
+/// Longer than any segment, with the header that says how it is to be cut.
+const SEGMENT_MAX: usize = 1 << 17;
+const ETHERNET_HEADER: usize = 14;
 
 /// The names of the ends while they are made.
 pub(crate) const ENDS: [&str; 2] = ["ferroce-a", "ferroce-b"];
+
+/// What goes over it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Ethernet frames, one by one.
+    Frames,
+    /// IP packets, cut and joined as by a network card.
+    Packets,
+}
 
 /// The path while it is there.
 pub(crate) struct Cable {
@@ -30,16 +50,16 @@ pub(crate) struct Cable {
 }
 
 impl Cable {
-    /// Makes both ends and begins to carry frames, the same in both directions.
-    pub(crate) fn lay(line: Line, seed: u64) -> Result<Self> {
-        let taps = [tap(ENDS[0])?, tap(ENDS[1])?];
-        let ends = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&ends);
+    /// Makes both ends and begins to carry, the same in both directions.
+    pub(crate) fn lay(kind: Kind, line: Line, seed: u64) -> Result<Self> {
+        let ends = [End::new(kind, ENDS[0])?, End::new(kind, ENDS[1])?];
+        let is_over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&is_over);
         let hops = [Hop::new(line, seed), Hop::new(line, seed.wrapping_add(1))];
         let thread = thread::Builder::new()
             .name("cable".to_owned())
-            .spawn(move || carry(&taps, hops, &seen))?;
-        Ok(Self { ends, thread: Some(thread) })
+            .spawn(move || carry(ends, hops, &seen))?;
+        Ok(Self { ends: is_over, thread: Some(thread) })
     }
 
     /// Takes the path away, and says what became of the frames of both directions.
@@ -56,62 +76,110 @@ impl Drop for Cable {
     }
 }
 
-/// An interface without segmentation offloads, so that each frame comes by itself.
-fn tap(name: &str) -> Result<SyncDevice> {
-    let tap = DeviceBuilder::new().name(name).layer(Layer::L2).offload(false).build_sync();
-    let tap = tap.with_context(|| format!("cannot make the TAP interface {name}"))?;
-    tap.set_nonblocking(true)?;
-    Ok(tap)
+/// One of its interfaces.
+struct End {
+    device: SyncDevice,
+    /// Bytes on the wire that are not in what is read.
+    beside: usize,
+    /// False while it is down, or once its host has gone: it carries nothing.
+    is_there: bool,
+    joins: GROTable,
+    arrived: Vec<Vec<u8>>,
 }
 
-fn carry(taps: &[SyncDevice; 2], mut hops: [Hop; 2], ends: &AtomicBool) -> Result<Counts> {
+impl End {
+    fn new(kind: Kind, name: &str) -> Result<Self> {
+        let is_cut = kind == Kind::Packets;
+        let layer = if is_cut { Layer::L3 } else { Layer::L2 };
+        let device = DeviceBuilder::new().name(name).layer(layer).offload(is_cut).build_sync();
+        let device = device.with_context(|| format!("cannot make the interface {name}"))?;
+        if is_cut && !device.udp_gso() {
+            bail!(
+                "this kernel lets a TUN interface cut TCP's segments and not those of UDP\n hint: Linux 6.2 or newer"
+            );
+        }
+        device.set_nonblocking(true)?;
+        let beside = if is_cut { ETHERNET_HEADER } else { 0 };
+        Ok(Self { device, beside, is_there: true, joins: GROTable::new(), arrived: Vec::new() })
+    }
+
+    /// Lets a segment enter a hop, if one is there. Returns whether.
+    fn send(&mut self, room: &mut Room, hop: &mut Hop, start: Instant) -> Result<bool> {
+        let Room { segment, frames, lengths } = room;
+        let read = self.device.recv_multiple(segment, frames, lengths, VIRTIO_NET_HDR_LEN);
+        let count = match read {
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if is_gone(&error) => {
+                self.is_there = false;
+                return Ok(false);
+            }
+            Err(error) => return Err(error).context("cannot read from an interface of the path"),
+        };
+        self.is_there = true;
+        let now = start.elapsed();
+        for (frame, length) in frames.iter().zip(&*lengths).take(count) {
+            hop.enter(now, &frame[..VIRTIO_NET_HDR_LEN + length], length + self.beside);
+        }
+        Ok(true)
+    }
+
+    /// Takes what has arrived from a hop. Returns whether there was anything.
+    fn receive(&mut self, hop: &mut Hop, now: Duration) -> bool {
+        let Self { device, joins, arrived, .. } = self;
+        arrived.clear();
+        arrived.extend(core::iter::from_fn(|| hop.leave(now)).take(IDEAL_BATCH_SIZE));
+        // One that is down, or whose host has gone, takes nothing.
+        let _ = device.send_multiple(joins, arrived, VIRTIO_NET_HDR_LEN);
+        !arrived.is_empty()
+    }
+}
+
+/// Where a segment is read to, and what it is cut into.
+struct Room {
+    segment: Vec<u8>,
+    frames: Vec<Vec<u8>>,
+    lengths: Vec<usize>,
+}
+
+fn carry(mut ends: [End; 2], mut hops: [Hop; 2], is_over: &AtomicBool) -> Result<Counts> {
     let start = Instant::now();
-    let mut frame = vec![0; FRAME_MAX];
-    // An end whose host has gone carries nothing any more.
-    let mut is_there = [true; 2];
-    while !ends.load(Ordering::Relaxed) && is_there != [false; 2] {
+    let mut room = Room {
+        segment: vec![0; SEGMENT_MAX],
+        frames: vec![vec![0; FRAME_MAX]; IDEAL_BATCH_SIZE],
+        lengths: vec![0; IDEAL_BATCH_SIZE],
+    };
+    while !is_over.load(Ordering::Relaxed) && ends.iter().any(|end| end.is_there) {
         let mut has_moved = false;
         for (from, hop) in hops.iter_mut().enumerate() {
             for _ in 0..BATCH {
-                let length = match taps[from].recv(&mut frame) {
-                    Ok(length) => length,
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    // It is down, or being moved or removed.
-                    Err(error) if is_gone(&error) => {
-                        is_there[from] = false;
-                        break;
-                    }
-                    Err(error) => return Err(error).context("cannot read from a TAP interface"),
-                };
-                is_there[from] = true;
-                hop.enter(start.elapsed(), &frame[..length]);
+                if !ends[from].send(&mut room, hop, start)? {
+                    break;
+                }
                 has_moved = true;
             }
-            while let Some(frame) = hop.leave(start.elapsed()) {
-                // An interface that is down, or whose host has gone, takes nothing.
-                let _ = taps[1 - from].send(&frame);
-                has_moved = true;
-            }
+            has_moved |= ends[1 - from].receive(hop, start.elapsed());
         }
         if !has_moved {
-            sleep(taps, &hops, start)?;
+            sleep(&ends, &hops, start)?;
         }
     }
     let [there, back] = hops.map(|hop| hop.counts());
     Ok(there.plus(back))
 }
 
-fn is_gone(error: &std::io::Error) -> bool {
+/// It is down, or being moved or removed.
+fn is_gone(error: &Error) -> bool {
     let number = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
     matches!(number, Some(rustix::io::Errno::BADFD | rustix::io::Errno::IO))
 }
 
 /// Until a frame comes or is due.
-fn sleep(taps: &[SyncDevice; 2], hops: &[Hop; 2], start: Instant) -> Result<()> {
+fn sleep(ends: &[End; 2], hops: &[Hop; 2], start: Instant) -> Result<()> {
     let due = hops.iter().filter_map(Hop::next).min();
     let pause = due.map_or(GLANCE, |due| due.saturating_sub(start.elapsed()).min(GLANCE));
     let pause = Timespec::try_from(pause)?;
-    let mut readable = taps.each_ref().map(|tap| PollFd::new(tap, PollFlags::IN));
+    let mut readable = ends.each_ref().map(|end| PollFd::new(&end.device, PollFlags::IN));
     match poll(&mut readable, Some(&pause)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error).context("cannot wait for frames"),

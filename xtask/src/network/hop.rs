@@ -86,15 +86,15 @@ impl Hop {
         self.counts
     }
 
-    /// A frame comes to the port.
-    pub(super) fn enter(&mut self, now: Duration, frame: &[u8]) {
+    /// A frame that takes so many bytes of the port's time comes to it.
+    pub(super) fn enter(&mut self, now: Duration, frame: &[u8], bytes: usize) {
         let starts = self.idle_at.max(now);
         let waiting = (starts - now).as_secs_f64() * self.line.gbps * 1e9 / 8.0;
         if waiting > self.line.queue_bytes as f64 {
             self.counts.dropped += 1;
             return;
         }
-        let sending = frame.len() as f64 * 8.0 / (self.line.gbps * 1e9);
+        let sending = bytes as f64 * 8.0 / (self.line.gbps * 1e9);
         self.idle_at = starts + Duration::from_secs_f64(sending);
         if self.chance.f64() < self.line.loss {
             self.counts.lost += 1;
@@ -159,7 +159,7 @@ mod tests {
         for number in 0..count {
             let mut frame = vec![0; 1000];
             frame[..4].copy_from_slice(&number.to_be_bytes());
-            hop.enter(Duration::ZERO, &frame);
+            hop.enter(Duration::ZERO, &frame, frame.len());
         }
         let mut arrivals = Vec::new();
         while let Some(due) = hop.next() {
@@ -185,7 +185,7 @@ mod tests {
         // One is being sent, a hundred wait, and one more found the queue not quite full.
         assert_eq!(arrivals(&mut hop, 200).len(), 101);
         assert_eq!(hop.counts().dropped, 99);
-        hop.enter(MS, &[0; 1000]);
+        hop.enter(MS, &[0; 1000], 1000);
         assert_eq!(hop.counts().dropped, 99);
     }
 

@@ -6,7 +6,7 @@ use core::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::programs::{Pair, Traffic};
-use super::{Choice, Joined, Path, median, ratios, sorted, told};
+use super::{Choice, Joined, Path, all_measured, median, ratios, sorted, spread, told};
 
 /// What measures.
 pub(super) const PROGRAM: &str = "qperf";
@@ -53,12 +53,10 @@ pub(super) fn measure(path: Path, choice: &Choice) -> Result<()> {
         print!("    {name:<26}{:>9}", us(tcp));
         for ours in ours {
             let ratios = ratios(ours, tcp);
-            let spread = ratios.first().zip(ratios.last());
-            let spread =
-                spread.map_or("-".to_owned(), |(low, high)| format!("{low:.2}..{high:.2}"));
-            print!("{:>27}", format!("{} x{} {spread}", us(ours), median(&ratios)));
+            print!("{:>27}", format!("{} x{} {}", us(ours), median(&ratios), spread(&ratios)));
         }
         println!();
+        all_measured(&all)?;
     }
     Ok(())
 }

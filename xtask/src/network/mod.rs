@@ -1,32 +1,39 @@
 //! `cargo xtask bench network`: RDMA over soft NICs beside TCP, in turn, over a path that has a rate, a queue
 //! and a delay, and that loses and reorders. The path is our own (`hop.rs`): not every kernel has netem.
 //!
-//! Goodput, or with `--latency` what short messages take alone and beside such a load (`latency.rs`).
+//! Goodput, or with `--latency` what short messages take alone and beside such a load (`latency.rs`), or with `--share`
+//! what each has while both are at work (`share.rs`).
 
 pub(crate) mod cable;
 pub(crate) mod hop;
 pub(crate) mod hosts;
 mod latency;
 mod programs;
+mod share;
 
 use core::fmt;
 use core::time::Duration;
 use std::env;
+use std::fs;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use pico_args::Arguments;
 use rustix::process::geteuid;
 
 use crate::lab::Lab;
+use crate::tally::Tally;
 use crate::{dist, terminal, workspace};
-use cable::{Cable, ENDS};
+use cable::{Cable, ENDS, Kind};
 use hop::{Counts, Line};
 use hosts::{ADDRESSES, Host};
 use programs::{Pair, Traffic};
 
 const INSIDE: &str = "--inside";
 const SECONDS: u32 = 2;
+/// Which congestion control the kernel's TCP has, and which ones any program may choose.
+const TCP_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+const TCP_CONTROLS: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
 /// The paths of a run without flags; `--all` takes each delay with each loss and each MTU.
 const PATHS: [Path; 7] = [
@@ -66,15 +73,25 @@ impl fmt::Display for Path {
     }
 }
 
-/// Which paths, and how often.
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Goodput,
+    Latency,
+    Share,
+}
+
+/// What is measured, on which paths, and how often.
 pub(crate) struct Choice {
+    mode: Mode,
     paths: Vec<Path>,
     rounds: usize,
     gbps: f64,
     queue_kb: usize,
     /// Programs sleep until something completes; those of perftest poll, which takes a core each.
     events: bool,
-    latency: bool,
+    /// TCP's congestion control, if not the kernel's own.
+    tcp: Option<String>,
     inside: bool,
     /// As they were typed, for the process in the namespace.
     words: Vec<String>,
@@ -102,11 +119,20 @@ impl Choice {
             number("--loss", 0.0, 50.0)?,
             number("--reordered", 0.0, 50.0)?,
         ];
-        let [all, events, latency] = ["--all", "--events", "--latency"].map(|flag| {
-            let is_given = arguments.contains(flag);
-            words.extend(is_given.then(|| flag.to_owned()));
-            is_given
-        });
+        let tcp: Option<String> = arguments.opt_value_from_str("--tcp")?;
+        words.extend(tcp.iter().flat_map(|name| ["--tcp".to_owned(), name.clone()]));
+        let [all, events, latency, share] =
+            ["--all", "--events", "--latency", "--share"].map(|flag| {
+                let is_given = arguments.contains(flag);
+                words.extend(is_given.then(|| flag.to_owned()));
+                is_given
+            });
+        let mode = match (latency, share) {
+            (true, true) => bail!("--latency or --share"),
+            (true, false) => Mode::Latency,
+            (false, true) => Mode::Share,
+            (false, false) => Mode::Goodput,
+        };
         let paths = match (own.iter().any(Option::is_some), all) {
             (true, true) => {
                 bail!("--all, or one path by --mtu, --delay-us, --loss and --reordered")
@@ -119,7 +145,7 @@ impl Choice {
                 vec![path(mtu, delay, loss.unwrap_or(0.0), reordered.unwrap_or(0.0))]
             }
         };
-        Ok(Self { paths, rounds, gbps, queue_kb, events, latency, inside, words })
+        Ok(Self { mode, paths, rounds, gbps, queue_kb, events, tcp, inside, words })
     }
 }
 
@@ -137,34 +163,74 @@ fn matrix() -> Vec<Path> {
     paths
 }
 
-/// Builds what is measured.
-pub(crate) fn prepare(choice: &Choice) -> Result<()> {
-    if choice.inside { Ok(()) } else { dist::run().map(drop) }
+/// Says why nothing can be measured here, if that is so.
+pub(crate) fn is_possible() -> Result<()> {
+    if !geteuid().is_root() {
+        bail!("network namespaces and TUN interfaces are made by root\n hint: sudo");
+    }
+    for program in Traffic::ALL.map(Traffic::program).into_iter().chain([latency::PROGRAM]) {
+        if workspace::installed(program).is_none() {
+            bail!("{program} is not installed\n hint: apt install perftest iperf3 qperf");
+        }
+    }
+    Ok(())
+}
+
+/// Tries all programs on two paths. What they reach depends on the machine, so nobody judges it; that they come to
+/// an end without an error does not.
+pub(crate) fn try_out() -> Result<Tally> {
+    let mut tally = Tally::default();
+    for line in [["1500", "--loss", "1"], ["9000", "--reordered", "1"]] {
+        let words = ["--rounds", "1", "--delay-us", "1000", "--mtu"];
+        match run_inside(&[&words[..], &line].concat()) {
+            Ok(()) => tally.passed += 1,
+            Err(error) => {
+                println!("  {}: {error:#}", terminal::red("FAILED"));
+                tally.failed += 1;
+            }
+        }
+    }
+    Ok(tally)
 }
 
 /// Measures each path, and prints a line for it.
 pub(crate) fn run(choice: &Choice) -> Result<()> {
-    if !choice.inside {
-        if !geteuid().is_root() {
-            bail!("network namespaces and TAP interfaces are made by root\n hint: sudo");
-        }
-        for program in Traffic::ALL.map(Traffic::program).into_iter().chain([latency::PROGRAM]) {
-            if workspace::installed(program).is_none() {
-                bail!("{program} is not installed\n hint: apt install perftest iperf3 qperf");
-            }
-        }
-        let mut command = Command::new("unshare");
-        command.arg("--net").arg(env::current_exe()?).args(["bench", "network", INSIDE]);
-        return workspace::run(command.args(&choice.words));
+    if choice.inside {
+        return measure_all(choice);
     }
+    is_possible()?;
+    dist::run()?;
+    run_inside(&choice.words)
+}
+
+/// Runs this command in a network namespace of its own, where the interfaces are made.
+fn run_inside<W: AsRef<std::ffi::OsStr>>(words: &[W]) -> Result<()> {
+    let mut command = Command::new("unshare");
+    command.arg("--net").arg(env::current_exe()?).args(["bench", "network", INSIDE]);
+    workspace::run(command.args(words))
+}
+
+fn measure_all(choice: &Choice) -> Result<()> {
     let Choice { gbps, queue_kb, events, .. } = *choice;
     let by = if events { "ferroce bench, which waits for events" } else { "perftest, which polls" };
     println!(
-        "A port of {gbps} Gb/s with a queue of {queue_kb} KB; delays are one way. RDMA by {by}."
+        "A port of {gbps} Gb/s with a queue of {queue_kb} KB; delays are one way. TCP with {}; RDMA by {by}.",
+        tcp_control(choice.tcp.as_deref())?
     );
-    let measure = if choice.latency { latency::measure } else { goodput };
-    let heading = if choice.latency { latency::heading } else { heading };
-    heading(choice.rounds);
+    let measure = match choice.mode {
+        Mode::Goodput => {
+            heading(choice.rounds);
+            goodput
+        }
+        Mode::Latency => {
+            latency::heading(choice.rounds);
+            latency::measure
+        }
+        Mode::Share => {
+            share::heading(choice.rounds);
+            share::measure
+        }
+    };
     let mut failed = 0;
     for &path in &choice.paths {
         // What one path does to a measurement is no reason to leave out the others.
@@ -179,6 +245,25 @@ pub(crate) fn run(choice: &Choice) -> Result<()> {
     Ok(())
 }
 
+/// The congestion control that TCP is to have. Only what this machine's administrator allows can be chosen in another
+/// namespace.
+fn tcp_control(wanted: Option<&str>) -> Result<String> {
+    let own =
+        fs::read_to_string(TCP_CONTROL).with_context(|| format!("cannot read {TCP_CONTROL}"))?;
+    let Some(wanted) = wanted else { return Ok(own.trim().to_owned()) };
+    let allowed =
+        fs::read_to_string(TCP_CONTROLS).with_context(|| format!("cannot read {TCP_CONTROLS}"))?;
+    if !allowed.split_whitespace().any(|name| name == wanted) {
+        bail!(
+            "this kernel allows {}, not {wanted}\n hint: modprobe tcp_{wanted}; \
+             sysctl -w net.ipv4.tcp_allowed_congestion_control=\"{} {wanted}\"",
+            allowed.trim(),
+            allowed.trim()
+        );
+    }
+    Ok(wanted.to_owned())
+}
+
 fn heading(rounds: usize) {
     println!(
         "Gb/s of goodput, and over TCP's: medians of {rounds}; below, least and most of the ratio.\n"
@@ -188,7 +273,17 @@ fn heading(rounds: usize) {
 }
 
 fn goodput(path: Path, choice: &Choice) -> Result<()> {
-    Row::measure(path, choice).map(|row| row.print())
+    let row = Row::measure(path, choice)?;
+    row.print();
+    all_measured(&row.values)
+}
+
+/// That each was measured once at least.
+fn all_measured(values: &[Vec<Option<f64>>]) -> Result<()> {
+    match values.iter().position(|values| values.iter().all(Option::is_none)) {
+        Some(at) => bail!("{} was never measured", Traffic::ALL[at].name()),
+        None => Ok(()),
+    }
 }
 
 /// Two hosts at the ends of a path.
@@ -209,8 +304,13 @@ impl Joined {
             gbps: choice.gbps,
             queue_bytes: choice.queue_kb * 1000,
         };
-        let cable = Cable::lay(line, round as u64)?;
+        let cable = Cable::lay(Kind::Packets, line, round as u64)?;
         let hosts = hosts::join(path.mtu)?;
+        if let Some(name) = &choice.tcp {
+            for host in &hosts {
+                host.run(&["sh", "-c", &format!("echo {name} > {TCP_CONTROL}")])?;
+            }
+        }
         let labs = labs(&hosts)?;
         Ok(Self { cable, hosts, labs })
     }
@@ -275,10 +375,7 @@ impl Row {
         let dropped = format!("queue full: {:.2} %", self.counts.dropped_part() * 100.0);
         print!("  {dropped:<34}");
         for ratios in &ratios {
-            let spread = ratios.first().zip(ratios.last());
-            let spread =
-                spread.map_or("-".to_owned(), |(low, high)| format!("{low:.2}..{high:.2}"));
-            print!("{spread:>15}");
+            print!("{:>15}", spread(ratios));
         }
         println!();
     }
@@ -288,6 +385,12 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_unstable_by(f64::total_cmp);
     values
+}
+
+/// The least and the most.
+fn spread(sorted: &[f64]) -> String {
+    let ends = sorted.first().zip(sorted.last());
+    ends.map_or("-".to_owned(), |(low, high)| format!("{low:.2}..{high:.2}"))
 }
 
 fn median(sorted: &[f64]) -> String {

@@ -77,7 +77,7 @@ impl<'a> Pair<'a> {
         seconds: u32,
         events: bool,
     ) -> Result<Self> {
-        let (name, port) = ("bulk", free_port()?.to_string());
+        let (name, port) = (traffic.name(), free_port()?.to_string());
         let (commands, value): (_, fn(&str) -> Result<f64>) = match traffic {
             Traffic::Tcp => (iperf(labs, &port, seconds), rate_of_iperf),
             _ if events => (bench(labs, traffic, &port, seconds)?, rate_of_bench),
