@@ -11,12 +11,19 @@
 //! them. So it says what is wrong where that is known: of a route, or of routers that have told the kernel. Who may
 //! choose a path MTU, RDMA CM, takes one that fits.
 //!
+//! Where ICMP is filtered, long packets are dropped without a word, and the peer looks gone. What a queue pair knows then
+//! is how long the packets were that it had answers to.
+//!
 //! **Invariant:** what a router says changes no connection that stands: anybody could say it.
 
 use core::fmt;
 use core::net::IpAddr;
 
 use rdma::{Gid, Mtu};
+use transport::failure::Unproven;
+
+/// Packets of this path MTU fit any Ethernet.
+const EVERYWHERE: Mtu = Mtu::B1024;
 
 /// A path that is narrower than a path MTU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +58,51 @@ impl fmt::Display for NarrowPath {
     }
 }
 
+/// A path that has not brought packets as long as one that nobody has answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SilentPath {
+    destination: IpAddr,
+    unproven: Unproven,
+}
+
+impl SilentPath {
+    /// `None` if any Ethernet brings such packets: then the peer is gone, or all is dropped. What fits an Ethernet may not
+    /// fit a tunnel, but is told only of a path that brings shorter ones.
+    pub(crate) fn of(destination: Gid, unproven: Unproven) -> Option<Self> {
+        let fits_any = unproven.bytes <= EVERYWHERE.bytes();
+        let is_told = !fits_any || unproven.answered.is_some();
+        is_told.then(|| Self { destination: destination.ip(), unproven })
+    }
+}
+
+impl fmt::Display for SilentPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let &Self { destination, unproven: Unproven { bytes, answered } } = self;
+        match answered {
+            Some(short) => write!(
+                f,
+                "{destination} has answered packets with up to {short} bytes of payload, and none with {bytes}: \
+                 the path may drop what is long without a word"
+            )?,
+            None => write!(
+                f,
+                "{destination} has never answered this queue pair: it or its queue pair is gone, or the path drops \
+                 packets with {bytes} bytes of payload without a word"
+            )?,
+        }
+        let most = answered.filter(|&short| short > 0).unwrap_or(bytes - 1).min(bytes - 1);
+        let fitting = Mtu::ALL.into_iter().rev().find(|mtu| mtu.bytes() <= most);
+        let fitting = fitting.unwrap_or(Mtu::B256).min(EVERYWHERE).bytes();
+        // What `ping` is told is without the IP header and its own.
+        let header = if destination.is_ipv4() { 20 } else { 40 };
+        let size = bytes + rdma::mtu::HEADROOM - header - 8;
+        write!(
+            f,
+            "\nhint: if `ping -M do -s {size} {destination}` is not answered and a short one is: FERROCE_MTU={fitting} at both ends"
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +118,26 @@ mod tests {
             "the path to 10.0.0.2 takes packets of 1500 bytes, and a path MTU of 4096 needs up to 4180\n\
              hint: FERROCE_MTU=1024 at both ends, or a smaller path_mtu in ibv_modify_qp"
         );
+    }
+
+    #[test]
+    fn a_path_that_is_silent_about_long_packets_says_how_to_find_out() {
+        let destination = Gid::from(IpAddr::from([10, 0, 0, 2]));
+        let said = |bytes, answered| {
+            SilentPath::of(destination, Unproven { bytes, answered }).map(|it| it.to_string())
+        };
+        assert_eq!(
+            said(4096, Some(1024)).unwrap(),
+            "10.0.0.2 has answered packets with up to 1024 bytes of payload, and none with 4096: the path may drop what is \
+             long without a word\n\
+             hint: if `ping -M do -s 4152 10.0.0.2` is not answered and a short one is: FERROCE_MTU=1024 at both ends"
+        );
+        assert!(said(4096, Some(0)).unwrap().ends_with("FERROCE_MTU=1024 at both ends"));
+        assert!(said(2048, None).unwrap().contains("has never answered this queue pair"));
+        // Through a tunnel.
+        assert!(said(1024, Some(600)).unwrap().ends_with("FERROCE_MTU=512 at both ends"));
+        assert!(said(1, Some(0)).unwrap().ends_with("FERROCE_MTU=256 at both ends"));
+        assert_eq!(said(1024, None), None);
     }
 
     #[test]

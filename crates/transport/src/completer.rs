@@ -43,6 +43,7 @@ impl Qp {
             self.note_repeated_answer(now, header);
             return Err(Drop::UnexpectedResponse);
         }
+        self.requester.hear();
         if header.bth.sign != Sign::None && self.offered.is_some() {
             self.requester.become_selective();
         }
@@ -178,6 +179,7 @@ impl Qp {
                 }
                 return false;
             }
+            self.requester.prove(self.attributes.path_mtu);
             if end.is_before(wqe_end) {
                 self.requester.unacked = end;
             } else {
@@ -417,6 +419,7 @@ impl Qp {
 
     /// The oldest request has got its answer `psn`, the last one if `whole`.
     fn answered(&mut self, now: Time, psn: Psn, whole: bool, adapter: &mut Adapter) {
+        self.requester.prove(self.attributes.path_mtu);
         self.requester.unacked = psn.next();
         if whole {
             self.complete_oldest(adapter);

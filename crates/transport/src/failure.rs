@@ -153,6 +153,16 @@ impl fmt::Display for Work {
     }
 }
 
+/// A packet of a request that was never answered, where the path has not brought any so long: a path that drops long
+/// packets without a word looks like a peer that is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Unproven {
+    /// Payload of its longest packet, or of the longest one that it asks for, in bytes.
+    pub bytes: u32,
+    /// The longest that was answered on this queue pair; `None` if nothing ever was.
+    pub answered: Option<u32>,
+}
+
 /// What brought a queue pair down.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cause {
@@ -164,6 +174,8 @@ pub enum Cause {
         status: CompletionStatus,
         /// Of our own memory.
         fault: Option<Fault>,
+        /// Nobody has answered, and the path may be why.
+        unproven: Option<Unproven>,
         /// Local ACK timeout, retry count and RNR retry count, as the program set them.
         patience: (u8, u8, u8),
     },
@@ -202,6 +214,14 @@ impl Failure {
     pub fn is_of_silence(&self) -> bool {
         matches!(self.cause, Cause::Request { status: CompletionStatus::RetryExceeded, .. })
     }
+
+    /// What the path has not been seen to bring, if the failure is one of silence.
+    pub fn unproven(&self) -> Option<Unproven> {
+        match self.cause {
+            Cause::Request { unproven, .. } if self.is_of_silence() => unproven,
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Failure {
@@ -218,7 +238,8 @@ impl fmt::Display for Failure {
                     None => Ok(()),
                 }
             }
-            Cause::Request { work, status, fault, patience: (timeout, retries, rnr_retries) } => {
+            Cause::Request { work, status, fault, patience, unproven: _ } => {
+                let (timeout, retries, rnr_retries) = patience;
                 write!(f, "{status}: {work} to {peer}")?;
                 match (status, fault) {
                     (_, Some(fault)) => write!(f, ": {fault}"),
@@ -293,8 +314,10 @@ mod tests {
              127.0.0.1 QP 0x000020: no region or window has this key (the peer reads: remote access error)"
         );
         let work = Work { id: Some(7), ..work };
-        let (fault, patience) = (None, (14, 7, 0));
-        let said = |status| failure(Cause::Request { work, status, fault, patience }).to_string();
+        let (fault, unproven, patience) = (None, None, (14, 7, 0));
+        let said = |status| {
+            failure(Cause::Request { work, status, fault, unproven, patience }).to_string()
+        };
         assert_eq!(
             said(CompletionStatus::RemoteAccess),
             "QP 0x71c000 RTS -> ERR: remote access error: RDMA WRITE of 64 bytes at 0x7000 with R_Key \

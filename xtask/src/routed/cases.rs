@@ -9,13 +9,14 @@ use super::place::{CLIENT, Place, SERVER};
 /// Says in a few words what was seen.
 type Case = fn(&Place) -> Result<String>;
 
-pub(super) const CASES: [(&str, Case); 6] = [
+pub(super) const CASES: [(&str, Case); 7] = [
     ("queue pairs have UDP source ports of their own, the same in both directions", ports),
     ("datagrams pass a filter that lets in port 4791 alone", datagrams),
     ("with FERROCE_SOURCE_PORTS=4791 a filter of connections lets in answers", one_port),
     ("marks of nftables slow the sender down, and without them there is no CNP", marks),
     ("ferroce counters shows the control, its window and round trips", control),
     ("a path that is too narrow is named, and RDMA CM takes what fits", narrow),
+    ("a path that drops long packets without a word is told from a peer that is gone", silent),
 ];
 
 /// Lets pass RoCE and what programs say beside it, and keeps the addresses and source ports of RoCE.
@@ -153,4 +154,46 @@ fn on_narrow_path(place: &Place) -> Result<String> {
     // The kernel has been told, so RDMA CM asks for a path MTU that fits.
     place.perftest(&[], &[&words[..], &["-R"]].concat())?.must_be_good()?;
     Ok("told at the end, and passed with 1,024".to_owned())
+}
+
+/// No ICMP tells of what is dropped.
+fn silent(place: &Place) -> Result<String> {
+    place.set_mtu(9000, 9000)?;
+    let result = on_silent_path(place);
+    place.set_mtu(1500, 1500)?;
+    result
+}
+
+fn on_silent_path(place: &Place) -> Result<String> {
+    let drops = |which: &str| {
+        place.rule(&format!(
+            "table ip routed {{ chain forward {{ type filter hook forward priority 0; {which} drop; }} }}"
+        ))
+    };
+    let failed = |words: &[&str]| -> Result<String> {
+        // 4 ms, so that seven retries do not take half a second.
+        let outcome = place.perftest(&[], &[words, &["-n", "20", "-u", "10"]].concat())?;
+        ensure!(!outcome.is_good(), "long packets pass a path that drops them");
+        Ok(outcome.said())
+    };
+    let hint = "hint: if `ping -M do -s 4152 10.81.2.1` is not answered";
+    drops("udp dport 4791 meta length > 1500")?;
+    let said = failed(&["ib_write_bw", "-s", "65536"])?;
+    ensure!(said.contains("10.81.2.1 has never answered this queue pair"), "{said}");
+    ensure!(said.contains(hint) && said.contains("FERROCE_MTU=1024 at both ends"), "{said}");
+    // All sizes: the short ones pass. READs are short, and their responses are not.
+    for program in ["ib_write_bw", "ib_read_bw"] {
+        let said = failed(&[program, "-a"])?;
+        let passed =
+            "10.81.2.1 has answered packets with up to 1024 bytes of payload, and none with 2048";
+        ensure!(said.contains(passed), "{program}: {said}");
+    }
+    place
+        .perftest(&[("FERROCE_MTU", "1024")], &["ib_write_bw", "-a", "-n", "20"])?
+        .must_be_good()?;
+    // Everything is dropped, and short packets would pass any path.
+    drops("udp dport 4791")?;
+    let said = failed(&["ib_write_bw", "-s", "64"])?;
+    ensure!(said.contains("no answer to 8 attempts") && !said.contains("ping -M do"), "{said}");
+    Ok("told, with what to try; and passed with 1,024".to_owned())
 }

@@ -8,20 +8,21 @@
 
 use core::ops::Range;
 
-use rdma::{Completion, Gid, Qpn, Time};
+use rdma::{Completion, Qpn, Time};
 use transport::cm::Manager;
-use transport::{CqId, Endpoint, Event};
+use transport::{CqId, Endpoint, Event, Failure};
 
 use crate::attachment::Attachment;
 use crate::attachment::site::Site;
 use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::memory::device::DeviceMemory;
+use crate::narrow::{NarrowPath, SilentPath};
 use crate::progress::policy::turns::Reach;
 use crate::progress::policy::{OnDuty, Parking, Pending, Policy, Sleep};
 use crate::sys::Sleepless;
 use crate::udp::outbox::Outbox;
-use crate::{EventSink, NarrowPath, ProcessMemory, clock, journal};
+use crate::{EventSink, ProcessMemory, clock, journal};
 
 /// The engine, and what it is driven by.
 #[derive(Debug)]
@@ -134,22 +135,28 @@ impl Core {
     fn complain(&mut self, qpn: Qpn, now: Time) {
         let Some(&failure) = self.endpoint.failure(qpn) else { return };
         tracing::warn!("{failure}");
-        let narrow =
-            if failure.is_of_silence() { self.narrow_path(qpn, failure.peer, now) } else { None };
-        match narrow {
-            Some(narrow) => {
-                tracing::warn!("{narrow}");
-                journal::note_failure(qpn, failure.to, &format_args!("{failure}; {narrow}"));
+        match self.why_silent(&failure, now) {
+            Some(why) => {
+                tracing::warn!("{why}");
+                journal::note_failure(qpn, failure.to, &format_args!("{failure}; {why}"));
             }
             None => journal::note_failure(qpn, failure.to, &failure),
         }
     }
 
-    /// Whether the path of a queue pair to `peer` is too narrow for its packets.
-    fn narrow_path(&mut self, qpn: Qpn, peer: Gid, now: Time) -> Option<NarrowPath> {
-        let path_mtu = self.endpoint.path_mtu(qpn)?;
-        let bytes = self.attachment.site.membership.path_bytes(peer, now)?;
-        NarrowPath::of(peer, bytes, path_mtu)
+    /// What the path to another host has to do with its silence: it is too narrow for the queue pair's packets, or has
+    /// not been seen to bring any so long.
+    fn why_silent(&mut self, failure: &Failure, now: Time) -> Option<String> {
+        if !failure.is_of_silence() {
+            return None;
+        }
+        let path_mtu = self.endpoint.path_mtu(failure.qpn)?;
+        let bytes = self.attachment.site.membership.path_bytes(failure.peer, now)?;
+        let narrow = NarrowPath::of(failure.peer, bytes, path_mtu);
+        narrow.map(|it| it.to_string()).or_else(|| {
+            let silent = SilentPath::of(failure.peer, failure.unproven()?)?;
+            Some(silent.to_string())
+        })
     }
 
     /// Shows the counters to other programs. `cargo xtask speed` leaves this function out: how often it is

@@ -51,12 +51,13 @@ impl Qp {
     /// (IBTA vol 1, 9.9.2.3 and 10.3.1.6).
     pub(crate) fn fail_oldest(&mut self, status: CompletionStatus, adapter: &mut Adapter) {
         let is_reliable = self.spec.kind.is_reliable();
+        let unproven = self.requester.unproven(self.attributes.path_mtu);
         if let Some(wqe) = self.requester.pop() {
             let is_local = status == CompletionStatus::LocalProtection;
             let fault = is_local.then(|| wqe.fault(&adapter.regions, self.spec.pd));
             let QpAttributes { timeout, retry_count, rnr_retry, .. } = self.attributes;
             let (work, patience) = (wqe.work(), (timeout, retry_count, rnr_retry));
-            let cause = Cause::Request { work, status, fault, patience };
+            let cause = Cause::Request { work, status, fault, unproven, patience };
             let to = if is_reliable { QpState::Error } else { QpState::Sqe };
             self.note_failure(to, cause, adapter);
             self.complete_send(&wqe, status, adapter);

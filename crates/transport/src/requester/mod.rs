@@ -29,7 +29,7 @@ use train::Train;
 
 use crate::PdId;
 use crate::attributes::QpAttributes;
-use crate::failure::{Fault, Work};
+use crate::failure::{Fault, Unproven, Work};
 use crate::limits::PACKET_OVERHEAD_BYTES;
 use crate::mutation::{Mutation, mutated};
 use crate::recovery::{Bounds, Moment, Scoreboard};
@@ -190,6 +190,11 @@ impl SendWqe {
         }
     }
 
+    /// The payload of its longest packet, or of the longest one that answers it.
+    fn longest_packet(&self, mtu: Mtu) -> u32 {
+        self.length.min(mtu.bytes())
+    }
+
     fn payload(&self, offset: u64, length: u32) -> Payload<'_> {
         match &self.data {
             Data::Pieces { resolved, .. } => Payload::scattered(resolved, offset, length),
@@ -246,6 +251,8 @@ pub(crate) struct Requester {
     filled: bool,
     /// When an acknowledgement was last requested.
     pub(crate) asked_at: Time,
+    /// The longest packet that was answered, by its payload.
+    proven: Option<u32>,
     pub(crate) retries_left: u8,
     pub(crate) rnr_retries_left: u8,
     /// The `unacked` for which no receive was posted last, and when that was learnt first.
@@ -298,6 +305,27 @@ impl Requester {
         self.top = psn;
         self.retries_left = attributes.retry_count;
         self.rnr_retries_left = attributes.rnr_retry;
+        self.proven = None;
+    }
+
+    /// Something was answered, of whatever length.
+    #[inline]
+    pub(crate) fn hear(&mut self) {
+        self.proven = Some(self.proven.unwrap_or(0));
+    }
+
+    /// A packet of the oldest request was answered, of those that are no shorter than others of it.
+    #[inline]
+    pub(crate) fn prove(&mut self, mtu: Mtu) {
+        let longest = self.queue.front().map(|wqe| wqe.longest_packet(mtu));
+        self.proven = self.proven.max(longest);
+    }
+
+    /// What of the oldest request was never answered, if nothing so long ever was.
+    pub(crate) fn unproven(&self, mtu: Mtu) -> Option<Unproven> {
+        let bytes = self.queue.front()?.longest_packet(mtu);
+        let answered = self.proven;
+        (Some(bytes) > answered).then_some(Unproven { bytes, answered })
     }
 
     pub(crate) fn next_psn(&self) -> Psn {

@@ -9,6 +9,7 @@ use wire::opcode::Part;
 use wire::{Opcode, roce};
 
 use super::{only, statuses, take_one};
+use crate::failure::Unproven;
 use crate::testing::{Pair, TestMemory, Verdict};
 use crate::{Arrival, Event, PostError, QpChange, RegionSpec};
 
@@ -357,5 +358,43 @@ fn an_answer_to_a_read_must_be_the_part_that_is_due_and_positive() {
     for syndrome in [Syndrome::Nak(NakCode::RemoteAccess), Syndrome::RnrNak { timer: 1 }] {
         let nak = |header: &mut roce::Repr| header.aeth = Some(aeth::Repr { syndrome, msn: 1 });
         assert_eq!(read_with(nak), refused, "{syndrome:?}");
+    }
+}
+
+/// What a request of one packet, that fails after those of `lengths` were answered, tells of a path.
+fn unproven_after(lengths: &[u32], dropped_from: usize, is_read: bool) -> Option<Unproven> {
+    let mut pair = Pair::connected(QpType::Rc);
+    let operation = |pair: &Pair| if is_read { pair.read(1, 0) } else { pair.write(1, 0) };
+    for (id, length) in (0..).zip(lengths) {
+        let sge = pair.nodes[0].sge(0, *length);
+        let operation = operation(&pair);
+        pair.post(0, id, operation, &[sge]);
+        pair.drive();
+    }
+    pair.rule(
+        move |packet| {
+            if packet.bytes.len() >= dropped_from { Verdict::Drop } else { Verdict::Deliver }
+        },
+    );
+    let sge = pair.nodes[0].sge(0, 5_000);
+    let operation = operation(&pair);
+    pair.post(0, 99, operation, &[sge]);
+    pair.drive();
+    let ended = statuses(&mut pair.nodes[0]);
+    assert_eq!(ended.last(), Some(&(99, CompletionStatus::RetryExceeded)));
+    pair.nodes[0].endpoint.failure(pair.nodes[0].qpn).unwrap().unproven()
+}
+
+#[test]
+fn a_silent_peer_is_told_from_a_path_that_drops_what_is_long() {
+    let mtu = 1024;
+    for is_read in [false, true] {
+        let said = |lengths: &[u32], dropped| unproven_after(lengths, dropped, is_read);
+        let short = Some(Unproven { bytes: mtu, answered: Some(600) });
+        assert_eq!(said(&[8, 600, 0], 900), short, "read: {is_read}");
+        let never = Some(Unproven { bytes: mtu, answered: None });
+        assert_eq!(said(&[], 0), never, "read: {is_read}");
+        // As long a packet was answered before, so that is not why.
+        assert_eq!(said(&[8, 3_000, 8], 0), None, "read: {is_read}");
     }
 }
