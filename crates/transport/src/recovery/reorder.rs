@@ -88,6 +88,11 @@ impl ReorderBuffer {
         true
     }
 
+    /// Whether `psn` is new, and comes next behind the packet that came last and is kept.
+    pub(crate) fn goes_on_with(&self, psn: Psn) -> bool {
+        psn == self.newest.next() && self.has(self.newest) && !self.has(psn)
+    }
+
     /// Makes `base` the missing packet, and forgets what is before it.
     pub(crate) fn advance(&mut self, base: Psn) {
         let passed = base.distance_from(self.base) as usize;

@@ -55,8 +55,8 @@ impl Qp {
         }
     }
 
-    /// A request behind a gap: it is kept if there is room, and in any case the peer is told what
-    /// has arrived.
+    /// A request behind a gap: it is kept if there is room, and the peer is told what has arrived. Of one that only goes
+    /// on with what came last it is told if it asks: an answer to each packet would cost as much as the packets.
     pub(super) fn keep_ahead<M: Memory>(
         &mut self,
         request: &Request<'_, '_, M>,
@@ -69,11 +69,13 @@ impl Qp {
             return Err(Drop::OutOfOrder);
         };
         ahead.advance(responder.expected);
+        let goes_on = ahead.goes_on_with(request.header.bth.psn);
         let kept = ahead.keep::<M>(request.header, request.carried, packets);
+        let is_told = request.header.bth.ack_request || !goes_on || !kept;
         let (psn, msn) = (responder.expected, responder.msn);
         let is_said =
             |reply: &Reply| matches!(reply, Reply::Selective { psn: said, .. } if *said == psn);
-        if !responder.replies.iter().any(is_said) {
+        if is_told && !responder.replies.iter().any(is_said) {
             responder.push_reply(Reply::Selective { psn, msn });
         }
         adapter.stats.send_seq_err += 1;

@@ -545,3 +545,21 @@ fn a_request_that_failed_at_home_is_not_passed_over_when_a_gap_before_it_is_fill
     let (failed, flushed) = (CompletionStatus::WindowBind, CompletionStatus::Flushed);
     assert_eq!(statuses(&mut pair.nodes[0]), [(1, SUCCESS), (2, failed), (3, flushed)]);
 }
+
+/// 50 packets, of which the second and the 31st are lost. Each 16th asks for an acknowledgement, and the last one.
+#[test]
+fn behind_a_gap_a_responder_answers_what_asks_or_leaves_a_gap_and_not_each_packet() {
+    let mut pair = connected(config());
+    // One comes after the other, and not all at once.
+    pair.rule(|packet| match packet.index {
+        1 | 30 => Verdict::Drop,
+        index @ 0..50 => Verdict::Delay(Span::from_ns(10 * index)),
+        _ => Verdict::Deliver,
+    });
+    write(&mut pair, 50 * 1024);
+    let told: Vec<u16> = said(&pair).iter().map(|(_, ranges)| ranges[0].0 + ranges[0].1).collect();
+    // Of the 48 behind a gap: the first behind each, and what asks.
+    assert!((4..=6).contains(&told.len()), "{:?}", said(&pair));
+    assert!(told.contains(&2) && told.contains(&31), "{told:?}");
+    assert_eq!(repeats(&pair), (2, 0));
+}
