@@ -4,6 +4,7 @@
 //! ```text
 //! --mbps N      rate of the path                 --qps N     queue pairs
 //! --ms N        time that is measured, twice     --tcp       beside a TCP flow, whose part is told, too
+//! --filter T    of the table, rows whose name contains T
 //! --trials N    so many trials instead, from --seed N on: the slowest are told
 //! ```
 
@@ -27,6 +28,7 @@ struct Options {
     trials: u64,
     seed: u64,
     has_tcp: bool,
+    filter: String,
 }
 
 fn main() -> ExitCode {
@@ -44,13 +46,24 @@ fn main() -> ExitCode {
 }
 
 fn parse() -> Result<Options, String> {
-    let mut options =
-        Options { mbps: 2_000, ms: 1_000, qps: 1, trials: 0, seed: 1, has_tcp: false };
+    let mut options = Options {
+        mbps: 2_000,
+        ms: 1_000,
+        qps: 1,
+        trials: 0,
+        seed: 1,
+        has_tcp: false,
+        filter: String::new(),
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let number = match word.as_str() {
             "--tcp" => {
                 options.has_tcp = true;
+                continue;
+            }
+            "--filter" => {
+                options.filter = words.next().ok_or("--filter needs a text")?;
                 continue;
             }
             "--mbps" => &mut options.mbps,
@@ -78,6 +91,9 @@ fn table(options: &Options) -> Result<(), String> {
                     [(delay_us, 1e3), (lost, 1e4), (reordered, 1e4)].map(|it| it.0 as f64 / it.1);
                 let bytes = mtu.bytes();
                 let name = format!("MTU {bytes}, {delay} ms, {lost} % lost, {late} % reordered");
+                if !name.contains(&options.filter) {
+                    continue;
+                }
                 print!("{name:<44}");
                 for verb in Verb::ALL {
                     print!("{:>10}", measure(options, Load::new(verb, mtu), path)?);
