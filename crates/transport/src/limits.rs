@@ -171,9 +171,14 @@ pub(crate) const BBR_FLAT_ROUNDS: u32 = 3;
 pub(crate) const BBR_LOSS_SAMPLE: u64 = 512;
 /// BBR: so many losses, if they are too many among what was sent, end the beginning of a flow at once.
 pub(crate) const BBR_LOSS_AT_START: u64 = 16;
-/// BBR: the ceiling is this part of the window that lost too many. BBRv2 leaves 70; ours holds no less than
-/// the path does.
+/// BBR: the ceiling is this part of the window that lost too many, and without a queue no less than the path holds.
+/// BBRv2 leaves 70; beside CUBIC that leaves RDMA half as much as TCP.
 pub(crate) const BBR_CEILING_FALL_PERCENT: u64 = 85;
+/// BBR: it rises by a packet in each round, as Reno's window, or so that it is in this time where it was: BBRv2 leaves
+/// TCP 2 to 3 s before it tries for more.
+pub(crate) const BBR_RECOVERY: Span = Span::from_ms(2_500);
+/// And without a queue in so many rounds: chance has lost the packets, or a queue that is too short to be seen.
+pub(crate) const BBR_RECOVERY_ROUNDS: u64 = 32;
 /// BBR: where round trips are half as long again as the shortest, there is a queue, and so many of 1,000 packets
 /// that are lost are too many.
 pub(crate) const BBR_LOSS_WITH_QUEUE: u64 = 4;

@@ -12,8 +12,9 @@
 //! ```
 //!
 //! A loss says nothing of a queue: a path may lose packets by chance. So a window does not fall for one; it gets
-//! a ceiling where more than a few in a hundred are lost, and the ceiling rises again while they are not (BBRv2
-//! does the like). A flow begins as TCP's do: its window doubles in each round trip, until three in a row
+//! a ceiling where more than a few in a hundred are lost, or more than a few in a thousand while there is a queue (BBRv2
+//! does the like). It rises from there as slowly as a window of TCP does, which may share the queue, and faster without
+//! one; from where it fell, by twice as much in each round. A flow begins as TCP's do: its window doubles in each round trip, until three in a row
 //! have brought no more than a quarter more.
 //!
 //! A window of twice the bandwidth-delay product holds a queue. So that its round trips are not taken for the
@@ -30,8 +31,8 @@ use super::{Conflict, Controller, Key, Progress};
 use crate::limits::{
     BBR_CEILING_FALL_PERCENT, BBR_DRAIN_INTERVAL, BBR_DRAIN_ROUNDS, BBR_FLAT_ROUNDS,
     BBR_GROWTH_DIVISOR, BBR_HOST_LATENESS, BBR_LOSS_AT_START, BBR_LOSS_SAMPLE, BBR_LOSS_WITH_QUEUE,
-    BBR_PACE_PERCENT, BBR_PACE_PERCENT_AT_START, BBR_RATE_ROUNDS, BBR_RECENT, BBR_SPARE_PACKETS,
-    SHORTEST_ROUND_TRIP_KNOWN,
+    BBR_PACE_PERCENT, BBR_PACE_PERCENT_AT_START, BBR_RATE_ROUNDS, BBR_RECENT, BBR_RECOVERY,
+    BBR_RECOVERY_ROUNDS, BBR_SPARE_PACKETS, SHORTEST_ROUND_TRIP_KNOWN,
 };
 use crate::shortest::Shortest;
 
@@ -112,8 +113,9 @@ pub(crate) struct BbrWindow {
     exceeded: u64,
     flat_rounds: u32,
     ceiling: u64,
-    /// By how much the ceiling rises next: in each round twice as much.
+    /// By how much the ceiling rises in the next round, and from where on it is twice as much in each.
     rise: u64,
+    fell_from: u64,
     /// Packets since losses were last looked at, how many of them were lost, and the shortest round trip of the
     /// others.
     arrived: u64,
@@ -150,6 +152,7 @@ impl BbrWindow {
             flat_rounds: 0,
             ceiling: u64::MAX,
             rise: 1,
+            fell_from: 0,
             arrived: 0,
             lost: 0,
             shortest_now: None,
@@ -251,7 +254,9 @@ impl BbrWindow {
     /// The ceiling rises by the same for flows of any window, and falls by a part: so they become alike.
     fn weigh_losses(&mut self) {
         self.ceiling = self.ceiling.saturating_add(self.rise);
-        self.rise = self.rise.saturating_mul(2).min(self.window);
+        if self.ceiling > self.fell_from {
+            self.rise = self.rise.saturating_mul(2).min(self.window);
+        }
         let packets = self.arrived + self.lost;
         if packets < BBR_LOSS_SAMPLE {
             return;
@@ -264,7 +269,14 @@ impl BbrWindow {
         if self.lost * WHOLE > packets * most {
             self.is_starting = false;
             let fallen = self.window * BBR_CEILING_FALL_PERCENT / 100;
-            (self.ceiling, self.rise) = (fallen.max(self.product()), 1);
+            let (ceiling, rounds) = if has_queue {
+                let round = self.recent.get().map_or(1, |round| round.as_ps().max(1));
+                (fallen, BBR_RECOVERY.as_ps() / round)
+            } else {
+                (fallen.max(self.product()), BBR_RECOVERY_ROUNDS)
+            };
+            (self.ceiling, self.fell_from) = (ceiling, self.window);
+            self.rise = (self.window.saturating_sub(ceiling) / rounds.max(1)).max(1);
         }
         (self.arrived, self.lost) = (0, 0);
     }

@@ -2,6 +2,7 @@
 //! everything arrives, in a time that is bounded by what the path needs, and paths are filled and shared.
 
 use rdma::{Mtu, QpState, QpType, Rate, Span};
+use std::format;
 use std::vec::Vec;
 
 use crate::congestion::{Bbr, Congestion};
@@ -142,16 +143,47 @@ fn what_takes_longer_than_before_is_not_probed_for_long() {
     }
 }
 
+/// Jain's index of eight queue pairs, over as many seconds as they have had.
+fn jain(delay_us: u64, lost: u64, seed: u64, seconds: u64) -> f64 {
+    let load = Load { depth: 16, qps: 8, ..Load::new(Verb::Write, Mtu::B1024) };
+    let mut program = Program::new(config(BBR), load, path(delay_us, lost, 0), seed, None);
+    let time = Span::from_ms(1_000 * seconds);
+    program.go_on_for(time).unwrap();
+    let parts = program.go_on_for(time).unwrap();
+    let [sum, squares] = [1, 2].map(|power| parts.iter().map(|it| (*it as f64).powi(power)).sum());
+    let sum: f64 = sum;
+    sum * sum / 8.0 / squares
+}
+
 #[test]
 fn eight_queue_pairs_share_a_path() {
-    for (delay_us, lost) in [(1_000, 10_000), (10_000, 0)] {
-        let load = Load { depth: 16, qps: 8, ..Load::new(Verb::Write, Mtu::B1024) };
-        let mut program = Program::new(config(BBR), load, path(delay_us, lost, 0), 1, None);
-        program.go_on_for(Span::from_ms(2_000)).unwrap();
-        let parts: Vec<f64> =
-            program.go_on_for(Span::from_ms(3_000)).unwrap().iter().map(|it| *it as f64).collect();
-        let sum: f64 = parts.iter().sum();
-        let jain = sum * sum / 8.0 / parts.iter().map(|part| part * part).sum::<f64>();
-        assert!(jain > 0.9, "{jain:.3} over {delay_us} us, {lost} lost: {parts:?}");
+    // Nothing but the losses is left to chance.
+    for (delay_us, lost, draws, seconds) in
+        [(1_000, 10_000, 8, 5), (1_000, 0, 1, 2), (10_000, 0, 1, 5)]
+    {
+        let mut indices: Vec<f64> =
+            (1..=draws).map(|seed| jain(delay_us, lost, seed, seconds)).collect();
+        indices.sort_by(f64::total_cmp);
+        let (least, median) = (indices[0], indices[indices.len() / 2]);
+        let told = format!("over {delay_us} us, {lost} lost: {indices:.3?}");
+        assert!(median > 0.95 && least > 0.93, "{told}");
+    }
+}
+
+/// Where the queue is once or ten times what the path holds, and what a flow of CUBIC has beside.
+#[test]
+fn a_path_is_shared_with_tcp() {
+    for (mbps, delay_us) in [(500, 1_000), (200, 100)] {
+        let path = Path {
+            queue_bytes: 250_000,
+            ..Path::new(Rate::from_mbps(mbps), Span::from_us(delay_us))
+        };
+        let load = Load { depth: 64, ..Load::new(Verb::Write, Mtu::B1024) };
+        let mut program = Program::new(config(BBR), load, path, 1, Some(0));
+        program.go_on_for(Span::from_ms(3_000)).unwrap();
+        let before = program.counts().tcp_bytes;
+        let ours: u64 = program.go_on_for(Span::from_ms(6_000)).unwrap().iter().sum();
+        let ratio = ours as f64 / (program.counts().tcp_bytes - before) as f64;
+        assert!((0.5..2.0).contains(&ratio), "{ratio:.2} of TCP's over {mbps} Mb/s, {delay_us} us");
     }
 }
