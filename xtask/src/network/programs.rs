@@ -61,8 +61,7 @@ impl Traffic {
 /// A server at the first host and a client at the second one.
 pub(super) struct Pair<'a> {
     labs: &'a [Lab; 2],
-    /// Where their output goes.
-    name: &'static str,
+    /// Where the server listens, and what their output is named after.
     port: String,
     commands: [Command; 2],
     /// Reads what the client prints.
@@ -77,13 +76,13 @@ impl<'a> Pair<'a> {
         seconds: u32,
         events: bool,
     ) -> Result<Self> {
-        let (name, port) = (traffic.name(), free_port()?.to_string());
+        let port = free_port()?.to_string();
         let (commands, value): (_, fn(&str) -> Result<f64>) = match traffic {
             Traffic::Tcp => (iperf(labs, &port, seconds), rate_of_iperf),
             _ if events => (bench(labs, traffic, &port, seconds)?, rate_of_bench),
             _ => (perftest(labs, traffic, &port, seconds), rate_of_perftest),
         };
-        Ok(Self { labs, name, port, commands, value })
+        Ok(Self { labs, port, commands, value })
     }
 
     /// One short message after the other, for so many seconds, in microseconds.
@@ -100,7 +99,7 @@ impl<'a> Pair<'a> {
                 [labs[0].run(&[], &server), labs[1].run(&[], &client)]
             }
         };
-        Ok(Self { labs, name: "short", port, commands, value: latency_of_qperf })
+        Ok(Self { labs, port, commands, value: latency_of_qperf })
     }
 
     /// What is measured, once both have ended.
@@ -109,14 +108,14 @@ impl<'a> Pair<'a> {
     }
 
     pub(super) fn start(self) -> Result<Started> {
-        let Self { labs, name, port, commands: [server, client], value } = self;
+        let Self { labs, port, commands: [server, client], value } = self;
         let deadline = Instant::now() + PATIENCE;
-        let mut server = labs[0].start(&format!("{name}-server"), server)?;
+        let mut server = labs[0].start(&format!("server-{port}"), server)?;
         if !server.listens(port.parse()?, deadline)? {
             let ended = server.finish(Instant::now())?;
             bail!("the server does not listen: {}", ended.stderr.trim_end());
         }
-        let client = labs[1].start(&format!("{name}-client"), client)?;
+        let client = labs[1].start(&format!("client-{port}"), client)?;
         Ok(Started { server, client, deadline, value })
     }
 }

@@ -1,5 +1,7 @@
 //! What TCP and RDMA have of a path while both are at work: iperf3 beside perftest's 64 KiB WRITEs, from one host to
-//! the other, through one queue.
+//! the other, through one queue. The control is TCP beside TCP: what chance loses no flow of TCP has, whatever is beside.
+
+use core::array;
 
 use anyhow::{Result, bail};
 
@@ -8,36 +10,58 @@ use super::{Choice, Joined, Path, median, ratios, sorted, spread, told};
 
 /// So long that who begins some tenths of a second sooner has no more for it.
 const SECONDS: u32 = 8;
-const MEASURED: [Traffic; 2] = [Traffic::Tcp, Traffic::Write];
+
+/// What a round gives: TCP's rate beside TCP, TCP's beside RDMA, and RDMA's.
+const MEASURED: usize = 3;
 
 pub(super) fn heading(rounds: usize) {
     println!(
-        "Gb/s of goodput of both at once, and RDMA's over TCP's: medians of {rounds}, with least and most of the ratio.\n"
+        "Gb/s of goodput of two at once, and RDMA's over TCP's: medians of {rounds}, with least and most of the ratio.\n"
     );
-    let [tcp, write] = MEASURED.map(Traffic::name);
-    println!("  {:<28}{tcp:>6}{write:>27}", "");
+    println!("  {:<28}{:>16}{:>16}{:>27}", "", "TCP beside TCP", "TCP beside RDMA", "WRITE");
 }
 
 pub(super) fn measure(path: Path, choice: &Choice) -> Result<()> {
-    let [mut tcp, mut write] = [const { Vec::new() }; 2];
+    let mut all: [Vec<Option<f64>>; MEASURED] = Default::default();
     for round in 0..choice.rounds {
-        let joined = Joined::by(path, choice, round)?;
-        // Each is the first as often as the other.
-        let mut order = MEASURED;
-        order.rotate_left(round % 2);
-        let pairs = order.map(|it| Pair::bulk(&joined.labs, it, SECONDS, choice.events)?.start());
-        for (traffic, pair) in order.into_iter().zip(pairs) {
-            let values = if traffic == Traffic::Tcp { &mut tcp } else { &mut write };
-            values.push(told(path, traffic, pair.and_then(|pair| pair.end())));
+        let [one, other] = at_once(path, choice, round, [Traffic::Tcp, Traffic::Tcp])?;
+        let [tcp, write] = at_once(path, choice, round, [Traffic::Tcp, Traffic::Write])?;
+        let mean = one.zip(other).map(|(one, other)| (one + other) / 2.0);
+        for (values, value) in all.iter_mut().zip([mean, tcp, write]) {
+            values.push(value);
         }
-        joined.part()?;
     }
-    let ratios = ratios(&write, &tcp);
+    let [_, tcp, write] = &all;
+    let ratios = ratios(write, tcp);
     if ratios.is_empty() {
         bail!("both were never measured at once");
     }
-    let of = |values: &[Option<f64>]| median(&sorted(values.iter().flatten().copied()));
-    let ours = format!("{} x{} {}", of(&write), median(&ratios), spread(&ratios));
-    println!("  {:<28}{:>6}{ours:>27}", path.to_string(), of(&tcp));
+    let [beside_tcp, beside_write, ours] =
+        all.each_ref().map(|values| median(&sorted(values.iter().flatten().copied())));
+    let ours = format!("{ours} x{} {}", median(&ratios), spread(&ratios));
+    println!("  {:<28}{beside_tcp:>16}{beside_write:>16}{ours:>27}", path.to_string());
     Ok(())
+}
+
+/// What both bring over.
+fn at_once(
+    path: Path,
+    choice: &Choice,
+    round: usize,
+    both: [Traffic; 2],
+) -> Result<[Option<f64>; 2]> {
+    let joined = Joined::by(path, choice, round)?;
+    // Each is the first as often as the other.
+    let mut order = [0, 1];
+    order.rotate_left(round % 2);
+    let mut started = [const { None }; 2];
+    for at in order {
+        let pair = Pair::bulk(&joined.labs, both[at], SECONDS, choice.events);
+        started[at] = Some(pair.and_then(Pair::start));
+    }
+    let ended = started.map(|pair| pair.unwrap_or_else(|| bail!("it was not started"))?.end());
+    let mut ended = ended.into_iter();
+    let values = array::from_fn(|at| told(path, both[at], ended.next()?));
+    joined.part()?;
+    Ok(values)
 }
