@@ -179,9 +179,11 @@ pub(crate) const BBR_CEILING_FALL_PERCENT: u64 = 85;
 pub(crate) const BBR_RECOVERY: Span = Span::from_ms(2_500);
 /// And without a queue in so many rounds: chance has lost the packets, or a queue that is too short to be seen.
 pub(crate) const BBR_RECOVERY_ROUNDS: u64 = 32;
-/// BBR: where round trips are half as long again as the shortest, there is a queue, and so many of 1,000 packets
+/// BBR: where all round trips are half as long again as the shortest, there is a queue, and so many of 1,000 packets
 /// that are lost are too many.
 pub(crate) const BBR_LOSS_WITH_QUEUE: u64 = 4;
+/// And longer by this at least, or threads that are late look like a queue.
+pub(crate) const BBR_QUEUE_SEEN: Span = Span::from_us(400);
 /// BBR: the window is a half for a round this often, to see the path without a queue.
 pub(crate) const BBR_DRAIN_INTERVAL: Span = Span::from_ms(200);
 /// And in as many round trips once, so that it costs less than a hundredth.

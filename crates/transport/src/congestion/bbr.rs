@@ -31,8 +31,8 @@ use super::{Conflict, Controller, Key, Progress};
 use crate::limits::{
     BBR_CEILING_FALL_PERCENT, BBR_DRAIN_INTERVAL, BBR_DRAIN_ROUNDS, BBR_FLAT_ROUNDS,
     BBR_GROWTH_DIVISOR, BBR_HOST_LATENESS, BBR_LOSS_AT_START, BBR_LOSS_SAMPLE, BBR_LOSS_WITH_QUEUE,
-    BBR_PACE_PERCENT, BBR_PACE_PERCENT_AT_START, BBR_RATE_ROUNDS, BBR_RECENT, BBR_RECOVERY,
-    BBR_RECOVERY_ROUNDS, BBR_SPARE_PACKETS, SHORTEST_ROUND_TRIP_KNOWN,
+    BBR_PACE_PERCENT, BBR_PACE_PERCENT_AT_START, BBR_QUEUE_SEEN, BBR_RATE_ROUNDS, BBR_RECENT,
+    BBR_RECOVERY, BBR_RECOVERY_ROUNDS, BBR_SPARE_PACKETS, SHORTEST_ROUND_TRIP_KNOWN,
 };
 use crate::shortest::Shortest;
 
@@ -262,8 +262,10 @@ impl BbrWindow {
             return;
         }
         let [now, least] = [self.shortest_now.take(), self.shortest.get()];
-        let has_queue =
-            now.zip(least).is_some_and(|(now, least)| now.as_ps() / 3 > least.as_ps() / 2);
+        let has_queue = now.zip(least).is_some_and(|(now, least)| {
+            let half = Span::from_ps(least.as_ps() / 2);
+            now > least + half.max(BBR_QUEUE_SEEN)
+        });
         let most = u64::from(self.settings.loss);
         let most = if has_queue { most.min(BBR_LOSS_WITH_QUEUE) } else { most };
         if self.lost * WHOLE > packets * most {
