@@ -67,10 +67,11 @@ pub(crate) struct SilentPath {
 
 impl SilentPath {
     /// `None` if any Ethernet brings such packets: then the peer is gone, or all is dropped. What fits an Ethernet may not
-    /// fit a tunnel, but is told only of a path that brings shorter ones.
+    /// fit a tunnel, but is told only of a path that has brought something, and of what another path MTU would shorten.
     pub(crate) fn of(destination: Gid, unproven: Unproven) -> Option<Self> {
-        let fits_any = unproven.bytes <= EVERYWHERE.bytes();
-        let is_told = !fits_any || unproven.answered.is_some();
+        let Unproven { bytes, answered } = unproven;
+        let is_long = bytes > EVERYWHERE.bytes();
+        let is_told = is_long || answered.is_some() && bytes > Mtu::B256.bytes();
         is_told.then(|| Self { destination: destination.ip(), unproven })
     }
 }
@@ -79,6 +80,11 @@ impl fmt::Display for SilentPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let &Self { destination, unproven: Unproven { bytes, answered } } = self;
         match answered {
+            Some(0) => write!(
+                f,
+                "{destination} has answered, but no packet with {bytes} bytes of payload: the path may drop what is long \
+                 without a word"
+            )?,
             Some(short) => write!(
                 f,
                 "{destination} has answered packets with up to {short} bytes of payload, and none with {bytes}: \
@@ -90,9 +96,9 @@ impl fmt::Display for SilentPath {
                  packets with {bytes} bytes of payload without a word"
             )?,
         }
-        let most = answered.filter(|&short| short > 0).unwrap_or(bytes - 1).min(bytes - 1);
-        let fitting = Mtu::ALL.into_iter().rev().find(|mtu| mtu.bytes() <= most);
-        let fitting = fitting.unwrap_or(Mtu::B256).min(EVERYWHERE).bytes();
+        // What was short may have been so by chance.
+        let shorter = Mtu::ALL.into_iter().rev().find(|mtu| mtu.bytes() < bytes);
+        let fitting = shorter.unwrap_or(Mtu::B256).min(EVERYWHERE).bytes();
         // What `ping` is told is without the IP header and its own.
         let header = if destination.is_ipv4() { 20 } else { 40 };
         let size = bytes + rdma::mtu::HEADROOM - header - 8;
@@ -132,12 +138,16 @@ mod tests {
              long without a word\n\
              hint: if `ping -M do -s 4152 10.0.0.2` is not answered and a short one is: FERROCE_MTU=1024 at both ends"
         );
-        assert!(said(4096, Some(0)).unwrap().ends_with("FERROCE_MTU=1024 at both ends"));
+        let answered = said(4096, Some(0)).unwrap();
+        assert!(answered.starts_with("10.0.0.2 has answered, but no packet with 4096 bytes"));
+        assert!(answered.ends_with("FERROCE_MTU=1024 at both ends"));
+        assert!(said(4096, Some(8)).unwrap().ends_with("FERROCE_MTU=1024 at both ends"));
         assert!(said(2048, None).unwrap().contains("has never answered this queue pair"));
         // Through a tunnel.
         assert!(said(1024, Some(600)).unwrap().ends_with("FERROCE_MTU=512 at both ends"));
-        assert!(said(1, Some(0)).unwrap().ends_with("FERROCE_MTU=256 at both ends"));
+        // A path of Ethernet has no say in these.
         assert_eq!(said(1024, None), None);
+        assert_eq!(said(256, Some(8)), None);
     }
 
     #[test]

@@ -135,6 +135,7 @@ impl Qp {
                 adapter.stats.rcvd_rnr_err += 1;
                 let more = u32::from(mutated(Mutation::RnrAcknowledges));
                 if self.acknowledge_before(now, psn.plus(more), adapter) {
+                    self.requester.prove(self.attributes.path_mtu);
                     self.receiver_not_ready(now, timer, adapter);
                 } else if self.requester.scoreboard.is_some() {
                     // An answer before it is missing. The responder has dropped what it kept.

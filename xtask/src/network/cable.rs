@@ -4,8 +4,8 @@
 //!   host ──► segment of up to 64 KB ──► cut ──► hop: a packet at a time ──► joined ──► host
 //! ```
 //!
-//! Network cards cut what a kernel sends (TSO, and USO for UDP), and wait a moment for more before they interrupt it, so
-//! that it can join what has come (GRO). Where each packet is sent and received alone, the emulator is what is measured. A
+//! Network cards cut what a kernel sends (TSO, and USO for UDP), and do not interrupt it for each packet, so that it can
+//! join what has come (GRO). Where each packet is sent and received alone, the emulator is what is measured. A
 //! [`Kind::Packets`] does as they do, by the offloads of a TUN interface. A [`Kind::Frames`] carries Ethernet, for bridges.
 
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -25,9 +25,13 @@ use super::hop::{Counts, Hop, Line};
 const BATCH: usize = 32;
 /// The longest that the thread sleeps without looking whether it is to end.
 const GLANCE: Duration = Duration::from_millis(50);
-/// How long a card waits for more after a packet has come: what drivers of 10 to 100 Gb/s set (`ethtool -c`, rx-usecs) is
-/// 8 to 50 us.
+/// A host is interrupted no sooner than this after it was last: drivers of 10 to 100 Gb/s set 8 to 50 us (`ethtool -c`,
+/// rx-usecs).
 const MODERATION: Duration = Duration::from_micros(50);
+/// Packets that are joined, at most: kernels know no longer segments of UDP (UDP_MAX_SEGMENTS).
+const JOINED: usize = 64;
+/// What joined packets take at most.
+const JOINED_BYTES: usize = (1 << 16) - 1;
 /// Longer than any frame.
 const FRAME_MAX: usize = 1 << 14;
 /// Longer than any segment, with the header that says how it is to be cut.
@@ -44,6 +48,11 @@ pub(crate) enum Kind {
     Frames,
     /// IP packets, cut and joined as by a network card.
     Packets,
+}
+
+/// Says why there can be no such path here, if that is so.
+pub(super) fn is_possible() -> Result<()> {
+    End::new(Kind::Packets, ENDS[0]).map(drop)
 }
 
 /// The path while it is there.
@@ -85,6 +94,8 @@ struct End {
     /// Bytes on the wire that are not in what is read.
     beside: usize,
     moderation: Duration,
+    /// When its host was last interrupted.
+    interrupted_at: Duration,
     /// False while it is down, or once its host has gone: it carries nothing.
     is_there: bool,
     joins: GROTable,
@@ -106,7 +117,8 @@ impl End {
         let (beside, moderation) =
             if is_cut { (ETHERNET_HEADER, MODERATION) } else { (0, Duration::ZERO) };
         let (joins, arrived) = (GROTable::new(), Vec::new());
-        Ok(Self { device, beside, moderation, is_there: true, joins, arrived })
+        let interrupted_at = Duration::ZERO;
+        Ok(Self { device, beside, moderation, interrupted_at, is_there: true, joins, arrived })
     }
 
     /// Lets a segment enter a hop, if one is there. Returns whether.
@@ -125,27 +137,39 @@ impl End {
         self.is_there = true;
         let now = start.elapsed();
         for (frame, length) in frames.iter().zip(&*lengths).take(count) {
-            hop.enter(now, &frame[..VIRTIO_NET_HDR_LEN + length], length + self.beside);
+            // Others may be joined to it where it arrives.
+            let mut packet = Vec::with_capacity(JOINED_BYTES);
+            packet.extend_from_slice(&frame[..VIRTIO_NET_HDR_LEN + length]);
+            hop.enter(now, packet, length + self.beside);
         }
         Ok(true)
     }
 
     /// Takes what has arrived from a hop. Returns whether there was anything.
-    fn receive(&mut self, hop: &mut Hop, now: Duration) -> bool {
+    fn receive(&mut self, hop: &mut Hop, now: Duration) -> Result<bool> {
         if self.due(hop).is_none_or(|due| due > now) {
-            return false;
+            return Ok(false);
         }
+        self.interrupted_at = now;
         let Self { device, joins, arrived, .. } = self;
-        arrived.clear();
-        arrived.extend(core::iter::from_fn(|| hop.leave(now)).take(IDEAL_BATCH_SIZE));
-        // One that is down, or whose host has gone, takes nothing.
-        let _ = device.send_multiple(joins, arrived, VIRTIO_NET_HDR_LEN);
-        true
+        // What was overtaken is not joined to what has overtaken it.
+        while hop.next().is_some_and(|due| due <= now) {
+            arrived.clear();
+            hop.leave_in_order(now, JOINED, arrived);
+            match device.send_multiple(joins, arrived, VIRTIO_NET_HDR_LEN) {
+                // One that is down, or whose host has gone, takes nothing.
+                Err(error) if !is_gone(&error) => {
+                    return Err(error).context("cannot write to an interface of the path");
+                }
+                _ => {}
+            }
+        }
+        Ok(true)
     }
 
     /// When it takes what arrives next.
     fn due(&self, hop: &Hop) -> Option<Duration> {
-        hop.next().map(|arrives| arrives + self.moderation)
+        hop.next().map(|arrives| arrives.max(self.interrupted_at + self.moderation))
     }
 }
 
@@ -172,7 +196,7 @@ fn carry(mut ends: [End; 2], mut hops: [Hop; 2], is_over: &AtomicBool) -> Result
                 }
                 has_moved = true;
             }
-            has_moved |= ends[1 - from].receive(hop, start.elapsed());
+            has_moved |= ends[1 - from].receive(hop, start.elapsed())?;
         }
         if !has_moved {
             sleep(&ends, &hops, start)?;

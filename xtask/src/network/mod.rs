@@ -30,7 +30,8 @@ use hosts::{ADDRESSES, Host};
 use programs::{Pair, Traffic};
 
 const INSIDE: &str = "--inside";
-const SECONDS: u32 = 2;
+/// The first quarter is not measured.
+const SECONDS: u32 = 4;
 /// Which congestion control the kernel's TCP has, and which ones any program may choose.
 const TCP_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const TCP_CONTROLS: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
@@ -173,10 +174,10 @@ pub(crate) fn is_possible() -> Result<()> {
             bail!("{program} is not installed\n hint: apt install perftest iperf3 qperf");
         }
     }
-    Ok(())
+    cable::is_possible()
 }
 
-/// Tries all programs on two paths. What they reach depends on the machine, so nobody judges it; that they come to
+/// Tries what measures goodput on two paths. What they reach depends on the machine, so nobody judges it; that they come to
 /// an end without an error does not.
 pub(crate) fn try_out() -> Result<Tally> {
     let mut tally = Tally::default();
@@ -212,9 +213,11 @@ fn run_inside<W: AsRef<std::ffi::OsStr>>(words: &[W]) -> Result<()> {
 
 fn measure_all(choice: &Choice) -> Result<()> {
     let Choice { gbps, queue_kb, events, .. } = *choice;
-    let by = if events { "ferroce bench, which waits for events" } else { "perftest, which polls" };
+    let by = if choice.mode == Mode::Latency { "qperf, beside " } else { "" };
+    let load =
+        if events { "ferroce bench, which waits for events" } else { "perftest, which polls" };
     println!(
-        "A port of {gbps} Gb/s with a queue of {queue_kb} KB; delays are one way. TCP with {}; RDMA by {by}.",
+        "A port of {gbps} Gb/s with a queue of {queue_kb} KB; delays are one way. TCP with {}; RDMA by {by}{load}.",
         tcp_control(choice.tcp.as_deref())?
     );
     let measure = match choice.mode {

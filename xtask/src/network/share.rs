@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use super::programs::{Pair, Traffic};
 use super::{Choice, Joined, Path, median, ratios, sorted, spread, told};
 
-/// So long that who begins some tenths of a second sooner has no more for it.
+/// The first quarter is not measured: who begins some tenths of a second sooner has no more for it.
 const SECONDS: u32 = 8;
 
 /// What a round gives: TCP's rate beside TCP, TCP's beside RDMA, and RDMA's.

@@ -35,6 +35,9 @@ impl Qp {
         self.requester.record(missing, arrived, &moment);
         let [newest, ..] = arrived.ranges;
         let end = missing.plus(if newest.packets > 0 { newest.end() } else { 0 });
+        if newest.packets > 0 {
+            self.requester.prove_sent(end.minus(1), self.attributes.path_mtu);
+        }
         self.hear_behind_a_gap(now, end);
         self.send_gaps(now, adapter);
         Ok(())

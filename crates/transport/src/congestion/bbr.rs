@@ -251,14 +251,16 @@ impl BbrWindow {
         }
     }
 
-    /// The ceiling rises by the same for flows of any window, and falls by a part: so they become alike.
+    /// The ceiling rises by a packet in each round, whatever the window, and falls by a part: so flows become alike. Where
+    /// that would take too long, it rises by a part, too.
     fn weigh_losses(&mut self) {
         self.ceiling = self.ceiling.saturating_add(self.rise);
         if self.ceiling > self.fell_from {
             self.rise = self.rise.saturating_mul(2).min(self.window);
         }
         let packets = self.arrived + self.lost;
-        if packets < BBR_LOSS_SAMPLE {
+        // The window of a round that drains is no measure.
+        if packets < BBR_LOSS_SAMPLE || self.is_draining {
             return;
         }
         let [now, least] = [self.shortest_now.take(), self.shortest.get()];

@@ -88,9 +88,10 @@ impl ReorderBuffer {
         true
     }
 
-    /// Whether `psn` is new, and comes next behind the packet that came last and is kept.
+    /// Whether `psn` is new, comes next behind the packet that came last and is kept, and fills no gap.
     pub(crate) fn goes_on_with(&self, psn: Psn) -> bool {
-        psn == self.newest.next() && self.has(self.newest) && !self.has(psn)
+        let is_next = psn == self.newest.next() && self.has(self.newest);
+        is_next && !self.has(psn) && !self.has(psn.next())
     }
 
     /// Makes `base` the missing packet, and forgets what is before it.

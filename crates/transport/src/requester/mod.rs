@@ -321,6 +321,15 @@ impl Requester {
         self.proven = self.proven.max(longest);
     }
 
+    /// The packet `psn` has arrived. The request of a READ says nothing of its responses.
+    pub(crate) fn prove_sent(&mut self, psn: Psn, mtu: Mtu) {
+        let Cursor { serial, packet } = self.position(psn);
+        let Some(wqe) = self.wqe(serial).filter(|wqe| !wqe.is_read_or_atomic()) else { return };
+        let sent = u64::from(packet) * u64::from(mtu.bytes());
+        let length = u64::from(wqe.length).saturating_sub(sent).min(mtu.bytes().into());
+        self.proven = self.proven.max(u32::try_from(length).ok());
+    }
+
     /// What of the oldest request was never answered, if nothing so long ever was.
     pub(crate) fn unproven(&self, mtu: Mtu) -> Option<Unproven> {
         let bytes = self.queue.front()?.longest_packet(mtu);

@@ -56,7 +56,7 @@ impl Qp {
     }
 
     /// A request behind a gap: it is kept if there is room, and the peer is told what has arrived. Of one that only goes
-    /// on with what came last it is told if it asks: an answer to each packet would cost as much as the packets.
+    /// on with what came last it is told if that asks: an answer to each packet would cost as much as the packets.
     pub(super) fn keep_ahead<M: Memory>(
         &mut self,
         request: &Request<'_, '_, M>,
@@ -77,8 +77,8 @@ impl Qp {
             |reply: &Reply| matches!(reply, Reply::Selective { psn: said, .. } if *said == psn);
         if is_told && !responder.replies.iter().any(is_said) {
             responder.push_reply(Reply::Selective { psn, msn });
+            adapter.stats.send_seq_err += 1;
         }
-        adapter.stats.send_seq_err += 1;
         if kept { Ok(()) } else { Err(Drop::OutOfOrder) }
     }
 
@@ -105,6 +105,11 @@ impl Qp {
         let responder = &mut self.responder;
         if responder.expected != filled {
             responder.acknowledge(responder.expected.minus(1), adapter.config.coalesce_acks);
+            if responder.keeps_some() {
+                // What was to tell of the next gap is gone with the gap before it.
+                let (psn, msn) = (responder.expected, responder.msn);
+                responder.push_reply(Reply::Selective { psn, msn });
+            }
         }
         Ok(())
     }

@@ -563,3 +563,16 @@ fn behind_a_gap_a_responder_answers_what_asks_or_leaves_a_gap_and_not_each_packe
     assert!(told.contains(&2) && told.contains(&31), "{told:?}");
     assert_eq!(repeats(&pair), (2, 0));
 }
+
+/// The first packet is overtaken by a little, and the fourth is lost.
+#[test]
+fn when_a_gap_is_filled_the_peer_is_told_of_the_next_one() {
+    let mut pair = connected(config());
+    pair.rule(|packet| match packet.index {
+        0 => Verdict::Delay(Span::from_ps(1)),
+        3 => Verdict::Drop,
+        _ => Verdict::Deliver,
+    });
+    write(&mut pair, 5 * 1024);
+    assert!(said(&pair).contains(&(3, vec![(1, 1)])), "{:?}", said(&pair));
+}
