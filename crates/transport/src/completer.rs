@@ -135,7 +135,7 @@ impl Qp {
                 adapter.stats.rcvd_rnr_err += 1;
                 let more = u32::from(mutated(Mutation::RnrAcknowledges));
                 if self.acknowledge_before(now, psn.plus(more), adapter) {
-                    self.requester.prove(self.attributes.path_mtu);
+                    self.requester.prove_oldest();
                     self.receiver_not_ready(now, timer, adapter);
                 } else if self.requester.scoreboard.is_some() {
                     // An answer before it is missing. The responder has dropped what it kept.
@@ -180,8 +180,8 @@ impl Qp {
                 }
                 return false;
             }
-            self.requester.prove(self.attributes.path_mtu);
             if end.is_before(wqe_end) {
+                self.requester.prove_oldest();
                 self.requester.unacked = end;
             } else {
                 self.requester.unacked = wqe_end;
@@ -226,6 +226,7 @@ impl Qp {
 
     fn complete_oldest(&mut self, adapter: &mut Adapter) {
         if let Some(wqe) = self.requester.pop() {
+            self.requester.prove(wqe.length);
             self.complete_send(&wqe, CompletionStatus::Success, adapter);
         }
     }
@@ -420,7 +421,7 @@ impl Qp {
 
     /// The oldest request has got its answer `psn`, the last one if `whole`.
     fn answered(&mut self, now: Time, psn: Psn, whole: bool, adapter: &mut Adapter) {
-        self.requester.prove(self.attributes.path_mtu);
+        self.requester.prove_oldest();
         self.requester.unacked = psn.next();
         if whole {
             self.complete_oldest(adapter);

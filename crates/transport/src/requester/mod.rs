@@ -190,11 +190,6 @@ impl SendWqe {
         }
     }
 
-    /// The payload of its longest packet, or of the longest one that answers it.
-    fn longest_packet(&self, mtu: Mtu) -> u32 {
-        self.length.min(mtu.bytes())
-    }
-
     fn payload(&self, offset: u64, length: u32) -> Payload<'_> {
         match &self.data {
             Data::Pieces { resolved, .. } => Payload::scattered(resolved, offset, length),
@@ -251,8 +246,8 @@ pub(crate) struct Requester {
     filled: bool,
     /// When an acknowledgement was last requested.
     pub(crate) asked_at: Time,
-    /// The longest packet that was answered, by its payload.
-    proven: Option<u32>,
+    /// One more than the length of the longest message of which a packet was answered; 0 if nothing was.
+    proven: u32,
     pub(crate) retries_left: u8,
     pub(crate) rnr_retries_left: u8,
     /// The `unacked` for which no receive was posted last, and when that was learnt first.
@@ -305,20 +300,26 @@ impl Requester {
         self.top = psn;
         self.retries_left = attributes.retry_count;
         self.rnr_retries_left = attributes.rnr_retry;
-        self.proven = None;
+        self.proven = 0;
     }
 
     /// Something was answered, of whatever length.
     #[inline]
     pub(crate) fn hear(&mut self) {
-        self.proven = Some(self.proven.unwrap_or(0));
+        self.proven = self.proven.max(1);
     }
 
-    /// A packet of the oldest request was answered, of those that are no shorter than others of it.
+    /// A packet was answered that is no shorter than others of such a message.
     #[inline]
-    pub(crate) fn prove(&mut self, mtu: Mtu) {
-        let longest = self.queue.front().map(|wqe| wqe.longest_packet(mtu));
-        self.proven = self.proven.max(longest);
+    pub(crate) fn prove(&mut self, length: u32) {
+        self.proven = self.proven.max(length.saturating_add(1));
+    }
+
+    /// A packet of the oldest request was.
+    pub(crate) fn prove_oldest(&mut self) {
+        if let Some(length) = self.queue.front().map(|wqe| wqe.length) {
+            self.prove(length);
+        }
     }
 
     /// The packet `psn` has arrived. The request of a READ says nothing of its responses.
@@ -327,13 +328,13 @@ impl Requester {
         let Some(wqe) = self.wqe(serial).filter(|wqe| !wqe.is_read_or_atomic()) else { return };
         let sent = u64::from(packet) * u64::from(mtu.bytes());
         let length = u64::from(wqe.length).saturating_sub(sent).min(mtu.bytes().into());
-        self.proven = self.proven.max(u32::try_from(length).ok());
+        self.prove(u32::try_from(length).unwrap_or(0));
     }
 
     /// What of the oldest request was never answered, if nothing so long ever was.
     pub(crate) fn unproven(&self, mtu: Mtu) -> Option<Unproven> {
-        let bytes = self.queue.front()?.longest_packet(mtu);
-        let answered = self.proven;
+        let bytes = self.queue.front()?.length.min(mtu.bytes());
+        let answered = self.proven.checked_sub(1).map(|length| length.min(mtu.bytes()));
         (Some(bytes) > answered).then_some(Unproven { bytes, answered })
     }
 
