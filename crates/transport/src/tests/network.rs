@@ -179,11 +179,16 @@ fn a_path_is_shared_with_tcp() {
             ..Path::new(Rate::from_mbps(mbps), Span::from_us(delay_us))
         };
         let load = Load { depth: 64, ..Load::new(Verb::Write, Mtu::B1024) };
-        let mut program = Program::new(config(BBR), load, path, 1, Some(0));
-        program.go_on_for(Span::from_ms(3_000)).unwrap();
-        let before = program.counts().tcp_bytes;
-        let ours: u64 = program.go_on_for(Span::from_ms(6_000)).unwrap().iter().sum();
-        let ratio = ours as f64 / (program.counts().tcp_bytes - before) as f64;
-        assert!((0.5..2.0).contains(&ratio), "{ratio:.2} of TCP's over {mbps} Mb/s, {delay_us} us");
+        // When TCP begins is left to chance.
+        let ratios = (1..=8).map(|seed| {
+            let mut program = Program::new(config(BBR), load, path, seed, Some(0));
+            program.go_on_for(Span::from_ms(3_000)).unwrap();
+            let before = program.counts().tcp_bytes;
+            let ours: u64 = program.go_on_for(Span::from_ms(6_000)).unwrap().iter().sum();
+            ours as f64 / (program.counts().tcp_bytes - before) as f64
+        });
+        let ratios: Vec<f64> = ratios.collect();
+        let is_fair = ratios.iter().all(|ratio| (0.5..2.0).contains(ratio));
+        assert!(is_fair, "{ratios:.2?} of TCP's over {mbps} Mb/s, {delay_us} us");
     }
 }
