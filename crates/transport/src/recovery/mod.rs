@@ -15,11 +15,12 @@
 //! of packets behind a gap.
 //!
 //! **Selective repeat** (Mittal et al. 2018, 3): the responder keeps packets behind a gap and executes
-//! them in order, so a peer cannot tell it from in-order delivery. It answers such packets, but those that only go on with
-//! the last one and ask for nothing, with a NAK that lists what has arrived. The requester likewise keeps responses behind a gap, and requests
-//! the missing ones. Two deviations from the paper: nothing is placed in memory before its turn, and a
-//! requester whose timer expires forgets what it was told about packets behind the gap. So a peer that
-//! lies, or that had to drop what it kept, costs one timeout.
+//! them in order, so a peer cannot tell it from in-order delivery. It answers such packets, but those that
+//! only go on with the last one and ask for nothing, with a NAK that lists what has arrived. The requester
+//! likewise keeps responses behind a gap, and requests the missing ones. Two deviations from the paper:
+//! nothing is placed in memory before its turn, and a requester whose timer expires forgets what it was
+//! told about packets behind the gap. So a peer that lies, or that had to drop what it kept, costs one
+//! timeout.
 //!
 //! Between hosts packets overtake each other, so those that were overtaken have a while to arrive before they
 //! count as lost, and the last packet is repeated when nothing is heard, to learn what has become of it

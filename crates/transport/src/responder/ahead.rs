@@ -19,6 +19,17 @@ impl Responder {
         self.ahead.as_ref().is_some_and(|ahead| ahead.held().packets > 0)
     }
 
+    /// Queues a selective acknowledgement of what has arrived behind the gap, unless one waits.
+    fn tell_of_gap(&mut self, adapter: &mut Adapter) {
+        let (psn, msn) = (self.expected, self.msn);
+        let is_said =
+            |reply: &Reply| matches!(reply, Reply::Selective { psn: said, .. } if *said == psn);
+        if !self.replies.iter().any(is_said) {
+            self.push_reply(Reply::Selective { psn, msn });
+            adapter.stats.send_seq_err += 1;
+        }
+    }
+
     /// Requests that are kept.
     pub(crate) fn kept(&self) -> OutOfOrder {
         self.ahead.as_ref().map(|ahead| ahead.held()).unwrap_or_default()
@@ -72,12 +83,8 @@ impl Qp {
         let goes_on = ahead.goes_on_with(request.header.bth.psn);
         let kept = ahead.keep::<M>(request.header, request.carried, packets);
         let is_told = request.header.bth.ack_request || !goes_on || !kept;
-        let (psn, msn) = (responder.expected, responder.msn);
-        let is_said =
-            |reply: &Reply| matches!(reply, Reply::Selective { psn: said, .. } if *said == psn);
-        if is_told && !responder.replies.iter().any(is_said) {
-            responder.push_reply(Reply::Selective { psn, msn });
-            adapter.stats.send_seq_err += 1;
+        if is_told {
+            responder.tell_of_gap(adapter);
         }
         if kept { Ok(()) } else { Err(Drop::OutOfOrder) }
     }
@@ -107,8 +114,7 @@ impl Qp {
             responder.acknowledge(responder.expected.minus(1), adapter.config.coalesce_acks);
             if responder.keeps_some() {
                 // What was to tell of the next gap is gone with the gap before it.
-                let (psn, msn) = (responder.expected, responder.msn);
-                responder.push_reply(Reply::Selective { psn, msn });
+                responder.tell_of_gap(adapter);
             }
         }
         Ok(())
