@@ -54,7 +54,7 @@ const PATHS: [Path; 9] = [
     path("poll", 1, 370),
     path("list_post", LIST, 1_980),
     path("list_receive", LIST, 1_325),
-    // Each tells of how long a packet the path has brought: six instructions.
+    // Each tells of how long a packet the path has brought: nine instructions.
     path("list_complete", LIST, 425),
     path("bulk_post", BULK_PACKETS, 1_200),
     path("bulk_receive", BULK_PACKETS, 1_250),
