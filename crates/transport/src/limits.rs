@@ -167,23 +167,27 @@ pub(crate) const PACED_BATCH_TIME: Span = Span::from_us(200);
 pub(crate) const BBR_RATE_ROUNDS: u32 = 5;
 /// BBR: a flow no longer begins after so many rounds in a row without a quarter more.
 pub(crate) const BBR_FLAT_ROUNDS: u32 = 3;
-/// BBR: losses are weighed among so many packets at least, so that chance makes no ceiling.
+/// BBR: losses without a queue are weighed among so many packets at least, so that chance makes no ceiling.
 pub(crate) const BBR_LOSS_SAMPLE: u64 = 512;
 /// BBR: so many losses, if they are too many among what was sent, end the beginning of a flow at once.
 pub(crate) const BBR_LOSS_AT_START: u64 = 16;
-/// BBR: the ceiling is this part of the window that lost too many, and without a queue no less than the path holds.
-/// BBRv2 leaves 70; beside CUBIC that leaves RDMA half as much as TCP.
-pub(crate) const BBR_CEILING_FALL_PERCENT: u64 = 85;
-/// BBR: it rises by a packet in each round, as Reno's window, or so that it is in this time where it was: BBRv2 leaves
-/// TCP 2 to 3 s before it tries for more.
+/// BBR: where a queue has been full, the window gets a ceiling of this part of itself: CUBIC's beta (RFC 9438, 4.6), and BBRv2's.
+pub(crate) const BBR_FALL_PERCENT: u64 = 70;
+/// But of this part of what the path holds without a queue, at least.
+pub(crate) const BBR_FLOOR_PERCENT: u64 = 90;
+/// And this part where no queue was seen.
+pub(crate) const BBR_FALL_PERCENT_UNSEEN: u64 = 85;
+/// BBR: the ceiling rises by so many eighths of a packet in each round: where CUBIC's window is as Reno's, it rises by
+/// 4.2 (RFC 9438, 4.3).
+pub(crate) const BBR_RISE: u64 = 4;
+/// Or so that it is in this time where it was: BBRv2 leaves TCP 2 to 3 s before it tries for more.
 pub(crate) const BBR_RECOVERY: Span = Span::from_ms(2_500);
-/// And without a queue in so many rounds: chance has lost the packets, or a queue that is too short to be seen.
-pub(crate) const BBR_RECOVERY_ROUNDS: u64 = 32;
-/// BBR: where all round trips are half as long again as the shortest, there is a queue, and so many of 1,000 packets
-/// that are lost are too many.
-pub(crate) const BBR_LOSS_WITH_QUEUE: u64 = 4;
-/// And longer by this at least, or threads that are late look like a queue.
+/// And where no queue was seen in so many rounds.
+pub(crate) const BBR_RECOVERY_ROUNDS_UNSEEN: u64 = 32;
+/// BBR: there is a queue where round trips are longer than the shortest by this, or threads that are late look like one,
 pub(crate) const BBR_QUEUE_SEEN: Span = Span::from_us(400);
+/// and by this part of it.
+pub(crate) const BBR_QUEUE_SEEN_DIVISOR: u64 = 32;
 /// BBR: the window is a half for a round this often, to see the path without a queue.
 pub(crate) const BBR_DRAIN_INTERVAL: Span = Span::from_ms(200);
 /// And in as many round trips once, so that it costs less than a hundredth.

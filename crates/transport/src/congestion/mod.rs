@@ -28,6 +28,7 @@
 //! (`custom.rs`).
 
 mod bbr;
+mod ceiling;
 mod custom;
 mod dcqcn;
 mod dctcp;
@@ -141,6 +142,8 @@ pub struct Progress {
     pub delivered: u64,
     /// As many when the packet was sent whose round trip this is.
     pub delivered_when_sent: u64,
+    /// What a full packet takes on the wire.
+    pub packet_bytes: u64,
     /// Whether one of them was marked.
     pub is_marked: bool,
     /// Whether more would have been sent if the window were larger.

@@ -291,6 +291,7 @@ impl Pacer {
                 round_trip,
                 delivered: self.delivered,
                 delivered_when_sent,
+                packet_bytes: self.packet_bytes,
                 is_marked,
                 is_window_full,
             };
@@ -318,8 +319,9 @@ impl Pacer {
         let (round_trip, delivered_when_sent) = self.round_trip_to(now, end);
         if self.listens {
             let delivered = self.delivered;
+            let packet_bytes = self.packet_bytes;
             let news = Progress { round_trip, delivered, delivered_when_sent, ..<_>::default() };
-            let progress = Progress { is_window_full, ..news };
+            let progress = Progress { is_window_full, packet_bytes, ..news };
             self.controller.on_arrival_behind_a_gap(now, &progress);
             self.set_window();
         }

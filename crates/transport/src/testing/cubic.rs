@@ -1,5 +1,6 @@
 //! A TCP flow as far as it concerns those who share its bottleneck: CUBIC's window (RFC 9438), one segment a
-//! packet, an acknowledgement a segment, and losses that are noticed a round trip later, as SACK does.
+//! packet, an acknowledgement a segment, and losses that are noticed a round trip later, as SACK does. Segments leave in bursts, as
+//! Linux lets a network card cut them: a queue that is nearly full drops more of a burst than of a paced flow.
 //!
 //! Absent: timeouts, for a window never falls below two segments, and HyStart.
 
@@ -13,6 +14,9 @@ const FRAME: u64 = 1_538;
 /// RFC 9438: C, and what a loss leaves of the window.
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
+/// Linux gives its network card to cut what it would send in this time (sk_pacing_shift), at most 64 KiB.
+const BURST_TIME: Span = Span::from_ms(1);
+const BURST_MAX: u64 = 44;
 
 /// See the module.
 #[derive(Debug)]
@@ -25,6 +29,8 @@ pub(super) struct Cubic {
     /// What Reno's window would be by now.
     reno: f64,
     in_flight: u64,
+    /// Segments left of the one that is cut.
+    burst: u64,
     delivered: u64,
     /// What is heard when: of a segment that was sent then, and whether it is lost.
     heard: BTreeMap<(Time, u64), (Time, bool)>,
@@ -45,6 +51,7 @@ impl Cubic {
             lost_at: Time::ZERO,
             reno: 0.0,
             in_flight: 0,
+            burst: 0,
             delivered: 0,
             heard: BTreeMap::new(),
             number: 0,
@@ -74,9 +81,14 @@ impl Cubic {
             self.in_flight -= 1;
             if is_lost { self.lose(now, sent) } else { self.acknowledge(now, sent) }
         }
-        if self.in_flight as f64 >= self.window.floor() {
+        let room = (self.window.floor() as u64).saturating_sub(self.in_flight);
+        if self.burst == 0 && room >= self.burst_size().min(self.window as u64 / 3).max(1) {
+            self.burst = self.burst_size();
+        }
+        if self.burst == 0 || room == 0 {
             return None;
         }
+        self.burst -= 1;
         self.in_flight += 1;
         self.number += 1;
         self.sent_at = now;
@@ -95,6 +107,13 @@ impl Cubic {
 
     pub(super) fn delivered_bytes(&self) -> u64 {
         self.delivered * PAYLOAD
+    }
+
+    /// Segments that leave at once.
+    fn burst_size(&self) -> u64 {
+        let Some(shortest) = self.shortest else { return 2 };
+        let part = BURST_TIME.as_ps() as f64 / shortest.as_ps().max(1) as f64;
+        ((self.window * 1.2 * part) as u64).clamp(2, BURST_MAX)
     }
 
     fn acknowledge(&mut self, now: Time, sent: Time) {

@@ -1,0 +1,311 @@
+//! What losses make of a window of `bbr` (`bbr.rs`): the ceiling that it gets, and how that rises again.
+//!
+//! ```text
+//!     window
+//!       ▲     ╱│                    ╱
+//!       │   ╱  │  ..............,-´ ..... where it fell from
+//!       │ ╱    │          ,-´‾‾       by more in each round
+//!       │      │    ,-´‾‾
+//!       │      └‾‾    by half a packet in each round, or so that it takes 2.5 s
+//!       └──────────────────────────────► round trips
+//! ```
+//!
+//! Packets that met a queue are told from those that met none by the round trips around them. What is lost of the second
+//! says what chance takes on this path. Where more than that is lost of the first, a queue has been full, which others may
+//! share: the window falls and rises much as one of CUBIC does (RFC 9438, 4.6 and 4.3).
+//!
+//! A queue that is too short to be seen drops packets, too. So where very many are lost without one, there is a ceiling as
+//! well, which is no lower than what the path seems to hold, and rises soon.
+
+use core::mem::{replace, take};
+
+use rdma::Span;
+
+use crate::limits::{
+    BBR_FALL_PERCENT, BBR_FALL_PERCENT_UNSEEN, BBR_FLOOR_PERCENT, BBR_LOSS_AT_START,
+    BBR_LOSS_SAMPLE, BBR_QUEUE_SEEN, BBR_QUEUE_SEEN_DIVISOR, BBR_RECOVERY,
+    BBR_RECOVERY_ROUNDS_UNSEEN, BBR_RISE,
+};
+
+/// The whole of a part.
+const WHOLE: u64 = 1_000;
+const MILLION: u64 = 1_000_000;
+/// The ceiling rises by parts of a packet.
+const PARTS: u64 = 8;
+/// By more than any window is.
+const RISE_MAX: u64 = 1 << 32;
+/// A round trip weighs an eighth less for each that comes after it.
+const PEAK_DIVISOR: u64 = 8;
+/// So does a sample of losses.
+const SAMPLES: u64 = 8;
+
+/// Packets of which something has become known.
+#[derive(Clone, Copy, Default, Debug)]
+struct Tally {
+    arrived: u64,
+    lost: u64,
+}
+
+impl Tally {
+    fn all(self) -> u64 {
+        self.arrived + self.lost
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { arrived: self.arrived + other.arrived, lost: self.lost + other.lost }
+    }
+
+    fn lost_ppm(self) -> u64 {
+        self.lost * MILLION / self.all().max(1)
+    }
+
+    fn is_more_than(self, thousandths: u16) -> bool {
+        self.lost * WHOLE > self.all() * u64::from(thousandths)
+    }
+
+    /// Whether more are lost than chance takes: by a packet and two standard deviations, if it takes any.
+    fn is_more_than_chance(self, chance_ppm: u64) -> bool {
+        let lost = self.lost.saturating_sub(u64::from(chance_ppm > 0));
+        let expected = u128::from(self.all()) * u128::from(chance_ppm);
+        let more = (u128::from(lost) * u128::from(MILLION)).saturating_sub(expected);
+        more.saturating_mul(more) > 4 * expected * u128::from(MILLION)
+    }
+}
+
+/// What a round has shown of the path. Windows are in packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Round {
+    pub(super) window: u64,
+    /// What the path seems to hold: with the queue that is always there, and without any.
+    pub(super) product: u64,
+    pub(super) least_product: u64,
+    /// The shortest round trip of late.
+    pub(super) shortest: Span,
+    /// The part of the packets, in thousandths, that may be lost where no queue is seen.
+    pub(super) loss: u16,
+    /// A flow that begins has found the end of the path where it loses very many, and not before.
+    pub(super) is_starting: bool,
+    /// The window was a half: it is no measure.
+    pub(super) is_draining: bool,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Ceiling {
+    packets: u64,
+    /// And parts of a packet.
+    parts: u64,
+    /// By how many parts it rises in the next round.
+    rise: u64,
+    fell_from: u64,
+    fell_for_a_queue: bool,
+    /// What was sent before it fell is not lost because it did not.
+    has_just_fallen: bool,
+    /// The last round trip, or what is left of a longer one before it.
+    peak: Span,
+    meets_queue: bool,
+    /// Of this round: packets that met no queue, and those that met one.
+    seen: [Tally; 2],
+    /// Of some rounds: those that met none.
+    sample: Tally,
+    /// How many of a million are lost where there is no queue.
+    chance_ppm: u64,
+}
+
+impl Default for Ceiling {
+    fn default() -> Self {
+        Self {
+            packets: u64::MAX,
+            parts: 0,
+            rise: 0,
+            fell_from: 0,
+            fell_for_a_queue: false,
+            has_just_fallen: false,
+            peak: Span::ZERO,
+            meets_queue: false,
+            seen: [Tally::default(); 2],
+            sample: Tally::default(),
+            chance_ppm: 0,
+        }
+    }
+}
+
+impl Ceiling {
+    pub(super) fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// A round trip was measured. The shortest one that is known, and the longest that there is without a queue of
+    /// others: what a batch takes that leaves at once comes to it.
+    pub(super) fn measured(&mut self, took: Span, shortest: Span, batch: Span) {
+        let left = self.peak.as_ps().saturating_sub(took.as_ps());
+        self.peak = took + Span::from_ps(left - left.div_ceil(PEAK_DIVISOR));
+        let part = Span::from_ps(shortest.as_ps() / BBR_QUEUE_SEEN_DIVISOR);
+        self.meets_queue = self.peak > shortest + batch + BBR_QUEUE_SEEN.max(part);
+    }
+
+    pub(super) fn arrived(&mut self, packets: u64) {
+        self.seen[usize::from(self.meets_queue)].arrived += packets;
+    }
+
+    pub(super) fn lost(&mut self, packets: u64) {
+        self.seen[usize::from(self.meets_queue)].lost += packets;
+    }
+
+    /// Whether a flow that begins has lost so many in this round that it has found the end of the path.
+    pub(super) fn has_lost_many(&self, loss: u16) -> bool {
+        let [free, queued] = self.seen;
+        let all = free.plus(queued);
+        let arrived = all.arrived.max(BBR_LOSS_SAMPLE / 2);
+        all.lost >= BBR_LOSS_AT_START && Tally { arrived, ..all }.is_more_than(loss)
+    }
+
+    /// A round has ended. Returns whether the ceiling falls.
+    pub(super) fn end_round(&mut self, round: &Round) -> bool {
+        let [free, queued] = take(&mut self.seen);
+        self.rise(queued.all() == 0);
+        if replace(&mut self.has_just_fallen, false) || round.is_draining {
+            return false;
+        }
+        // A window that is not full is not what was lost of.
+        let used = round.window.min((free.all() + queued.all()).max(round.product));
+        self.sample = self.sample.plus(free);
+        let sample = self.sample;
+        let is_full = match round.is_starting {
+            true => queued.is_more_than(round.loss),
+            false => queued.is_more_than_chance(self.chance_ppm.max(sample.lost_ppm())),
+        };
+        if is_full {
+            let floor = round.least_product * BBR_FLOOR_PERCENT / 100;
+            let ceiling = (used * BBR_FALL_PERCENT / 100).max(floor);
+            let rounds = BBR_RECOVERY.as_ps() / round.shortest.as_ps().max(1);
+            self.fall(used, ceiling, rounds, BBR_RISE);
+            self.fell_for_a_queue = true;
+            return true;
+        }
+        if sample.all() < BBR_LOSS_SAMPLE {
+            return false;
+        }
+        self.sample = Tally::default();
+        // Chance takes no more than that; a queue that is not seen does.
+        let is_full = sample.is_more_than(round.loss);
+        if is_full {
+            let ceiling = (used * BBR_FALL_PERCENT_UNSEEN / 100).max(round.product);
+            self.fall(used, ceiling, BBR_RECOVERY_ROUNDS_UNSEEN, PARTS);
+            self.fell_for_a_queue = false;
+        } else {
+            let before = self.chance_ppm * (SAMPLES - 1);
+            self.chance_ppm = (before + sample.lost_ppm()) / SAMPLES;
+        }
+        is_full
+    }
+
+    /// It is to be where the window was after so many rounds, and rises by so many parts at least in each.
+    fn fall(&mut self, from: u64, to: u64, rounds: u64, least: u64) {
+        self.has_just_fallen = true;
+        (self.packets, self.parts, self.fell_from) = (to, 0, from);
+        self.rise = (from.saturating_sub(to) * PARTS / rounds.max(1)).max(least);
+    }
+
+    /// By as many packets, whatever the window, while it falls by a part: so flows become alike. From where it fell, or where
+    /// there is no queue, it rises by more in each round, and soon by very much if it did not fall for one.
+    fn rise(&mut self, is_free: bool) {
+        if self.packets > self.fell_from || is_free && self.fell_for_a_queue {
+            self.rise += if self.fell_for_a_queue { BBR_RISE } else { self.rise };
+            self.rise = self.rise.min(RISE_MAX);
+        }
+        self.parts += self.rise;
+        self.packets = self.packets.saturating_add(self.parts / PARTS);
+        self.parts %= PARTS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORTEST: Span = Span::from_ms(2);
+    const ROUND: Round = Round {
+        window: 400,
+        product: 200,
+        least_product: 200,
+        shortest: SHORTEST,
+        loss: 30,
+        is_starting: false,
+        is_draining: false,
+    };
+
+    /// A round of 400 packets, all of which take so long. Returns whether the ceiling falls.
+    fn round(ceiling: &mut Ceiling, took: Span, lost: u64) -> bool {
+        for _ in 0..400 {
+            ceiling.measured(took, SHORTEST, Span::ZERO);
+            ceiling.arrived(1);
+        }
+        ceiling.lost(lost);
+        ceiling.end_round(&ROUND)
+    }
+
+    #[test]
+    fn a_loss_with_a_queue_lowers_it_once_and_it_rises_by_half_a_packet() {
+        let mut ceiling = Ceiling::default();
+        let long = SHORTEST + Span::from_ms(1);
+        assert!(!round(&mut ceiling, long, 0));
+        assert_eq!(ceiling.packets(), u64::MAX);
+        assert!(round(&mut ceiling, long, 1));
+        assert_eq!(ceiling.packets(), 280);
+        // What was sent before is lost yet.
+        assert!(!round(&mut ceiling, long, 50));
+        for _ in 0..20 {
+            assert!(!round(&mut ceiling, long, 0));
+        }
+        assert_eq!(ceiling.packets(), 290);
+        assert!(round(&mut ceiling, long, 1));
+    }
+
+    #[test]
+    fn it_falls_no_lower_than_nearly_what_the_path_holds_without_a_queue() {
+        let mut ceiling = Ceiling::default();
+        let held = Round { window: 220, ..ROUND };
+        ceiling.measured(SHORTEST * 2, SHORTEST, Span::ZERO);
+        ceiling.arrived(220);
+        ceiling.lost(1);
+        assert!(ceiling.end_round(&held));
+        assert_eq!(ceiling.packets(), 180);
+    }
+
+    #[test]
+    fn what_chance_takes_lowers_nothing_until_more_is_lost_with_a_queue() {
+        let mut ceiling = Ceiling::default();
+        for _ in 0..60 {
+            assert!(!round(&mut ceiling, SHORTEST, 4));
+        }
+        let long = SHORTEST + Span::from_ms(1);
+        for _ in 0..60 {
+            assert!(!round(&mut ceiling, long, 4));
+        }
+        assert_eq!(ceiling.packets(), u64::MAX);
+        assert!(round(&mut ceiling, long, 12));
+    }
+
+    #[test]
+    fn a_batch_of_ones_own_and_late_threads_are_no_queue() {
+        let mut ceiling = Ceiling::default();
+        let batch = Span::from_ms(3);
+        ceiling.measured(SHORTEST + batch + Span::from_us(300), SHORTEST, batch);
+        ceiling.arrived(400);
+        ceiling.lost(1);
+        assert!(!ceiling.end_round(&ROUND));
+    }
+
+    #[test]
+    fn very_many_losses_are_a_queue_that_is_not_seen_and_cost_little_for_long() {
+        let mut ceiling = Ceiling::default();
+        assert!(!round(&mut ceiling, SHORTEST, 20));
+        assert!(round(&mut ceiling, SHORTEST, 20));
+        assert_eq!(ceiling.packets(), 340);
+        for _ in 0..40 {
+            assert!(!round(&mut ceiling, SHORTEST, 0));
+        }
+        assert!(ceiling.packets() > 400);
+    }
+}
