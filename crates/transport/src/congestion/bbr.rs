@@ -162,12 +162,10 @@ impl BbrWindow {
         u64::try_from(packets).unwrap_or(u64::MAX)
     }
 
-    /// How long what leaves at once takes, at the rate at which packets arrive.
+    /// How long a batch takes that leaves at once, at the rate at which packets arrive.
     fn batch_time(&self, packet_bytes: u64) -> Span {
-        let rate = u128::from(self.rate()) * u128::from(packet_bytes);
-        let batch = u128::from(PACED_BATCH_BYTES) * 1_024 * PS_PER_SECOND;
-        let most = u128::from(BBR_RECENT.as_ps());
-        Span::from_ps(batch.checked_div(rate).map_or(0, |ps| ps.min(most) as u64))
+        let rate = in_bits(self.rate().into(), packet_bytes, 100);
+        rate.map_or(Span::ZERO, |rate| rate.time_of(PACED_BATCH_BYTES).min(BBR_RECENT))
     }
 
     /// The bandwidth-delay product.
@@ -193,11 +191,8 @@ impl BbrWindow {
             // A READ that waits at the responder for one that was lost is acknowledged, and delivers nothing yet.
             if packets > 0 && progress.delivered_when_sent >= self.round_end {
                 self.round_end = progress.delivered;
-                self.batch.measured(
-                    now,
-                    self.batch_time(progress.packet_bytes),
-                    SHORTEST_ROUND_TRIP_KNOWN,
-                );
+                let batch = self.batch_time(progress.packet_bytes);
+                self.batch.measured(now, batch, SHORTEST_ROUND_TRIP_KNOWN);
                 self.end_round(now);
             }
         }
@@ -279,7 +274,7 @@ impl Controller for BbrWindow {
 
     fn on_repetition(&mut self, packets: u32) {
         self.ceiling.lost(packets.into());
-        self.is_starting &= !self.ceiling.has_lost_many(self.settings.loss);
+        self.is_starting = self.is_starting && !self.ceiling.has_lost_many(self.settings.loss);
     }
 
     /// One packet, as in TCP (RFC 5681): many flows that begin at once, or have lost all that was under way, do not
@@ -303,9 +298,14 @@ impl Controller for BbrWindow {
         let shortest = u128::from(self.shortest.get()?.as_ps().max(1));
         let least = u128::from(least) * 1_024 * PS_PER_SECOND / shortest;
         let rate = least.max(self.rate().into());
-        let bits = rate * u128::from(packet_bytes) * 8 * u128::from(percent) / (1_024 * 100);
-        (bits > 0).then(|| Rate::from_bps(u64::try_from(bits).unwrap_or(u64::MAX)))
+        in_bits(rate, packet_bytes, percent)
     }
+}
+
+/// So many hundredths of a rate in packets of 1,024 seconds, if that is any.
+fn in_bits(packets: u128, packet_bytes: u64, percent: u64) -> Option<Rate> {
+    let bits = packets * u128::from(packet_bytes) * 8 * u128::from(percent) / (1_024 * 100);
+    (bits > 0).then(|| Rate::from_bps(u64::try_from(bits).unwrap_or(u64::MAX)))
 }
 
 const PS_PER_SECOND: u128 = 1_000_000_000_000;

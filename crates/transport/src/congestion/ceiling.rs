@@ -135,8 +135,8 @@ impl Ceiling {
         self.packets
     }
 
-    /// A round trip was measured. The shortest one that is known, and the longest that there is without a queue of
-    /// others: what a batch takes that leaves at once comes to it.
+    /// A round trip was measured. Where there is no queue it is the shortest one that is known, and what a batch takes
+    /// that leaves at once comes to it.
     pub(super) fn measured(&mut self, took: Span, shortest: Span, batch: Span) {
         let left = self.peak.as_ps().saturating_sub(took.as_ps());
         self.peak = took + Span::from_ps(left - left.div_ceil(PEAK_DIVISOR));
@@ -179,8 +179,7 @@ impl Ceiling {
             let floor = round.least_product * BBR_FLOOR_PERCENT / 100;
             let ceiling = (used * BBR_FALL_PERCENT / 100).max(floor);
             let rounds = BBR_RECOVERY.as_ps() / round.shortest.as_ps().max(1);
-            self.fall(used, ceiling, rounds, BBR_RISE);
-            self.fell_for_a_queue = true;
+            self.fall(used, ceiling, rounds, true);
             return true;
         }
         if sample.all() < BBR_LOSS_SAMPLE {
@@ -191,8 +190,7 @@ impl Ceiling {
         let is_full = sample.is_more_than(round.loss);
         if is_full {
             let ceiling = (used * BBR_FALL_PERCENT_UNSEEN / 100).max(round.product);
-            self.fall(used, ceiling, BBR_RECOVERY_ROUNDS_UNSEEN, PARTS);
-            self.fell_for_a_queue = false;
+            self.fall(used, ceiling, BBR_RECOVERY_ROUNDS_UNSEEN, false);
         } else {
             let before = self.chance_ppm * (SAMPLES - 1);
             self.chance_ppm = (before + sample.lost_ppm()) / SAMPLES;
@@ -200,9 +198,10 @@ impl Ceiling {
         is_full
     }
 
-    /// It is to be where the window was after so many rounds, and rises by so many parts at least in each.
-    fn fall(&mut self, from: u64, to: u64, rounds: u64, least: u64) {
-        self.has_just_fallen = true;
+    /// It is to be where the window was after so many rounds.
+    fn fall(&mut self, from: u64, to: u64, rounds: u64, for_a_queue: bool) {
+        (self.has_just_fallen, self.fell_for_a_queue) = (true, for_a_queue);
+        let least = if for_a_queue { BBR_RISE } else { PARTS };
         (self.packets, self.parts, self.fell_from) = (to, 0, from);
         self.rise = (from.saturating_sub(to) * PARTS / rounds.max(1)).max(least);
     }

@@ -82,8 +82,9 @@ impl Cubic {
             if is_lost { self.lose(now, sent) } else { self.acknowledge(now, sent) }
         }
         let room = (self.window.floor() as u64).saturating_sub(self.in_flight);
-        if self.burst == 0 && room >= self.burst_size().min(self.window as u64 / 3).max(1) {
-            self.burst = self.burst_size();
+        if self.burst == 0 {
+            let burst = self.burst_size();
+            self.burst = if room >= burst.min(self.window as u64 / 3).max(1) { burst } else { 0 };
         }
         if self.burst == 0 || room == 0 {
             return None;
