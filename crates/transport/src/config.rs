@@ -63,8 +63,8 @@ pub struct Config {
     /// ([`crate::Endpoint::departed`]), for drivers that take out packets ahead of that. Otherwise when it comes for the next
     /// packet, until when it may be reading the payload.
     pub done_on_departure: bool,
-    /// How often a queue pair repeats its last acknowledgement when it is destroyed. Otherwise a
-    /// peer that lost it would ask a queue pair that is gone, and its message would fail.
+    /// How often a queue pair repeats its last acknowledgement when it is destroyed, or brought into RESET or ERROR.
+    /// Otherwise a peer that lost it would ask a queue pair that does not answer, and its message would fail.
     pub final_acknowledgements: u8,
     /// How fast queue pairs may send.
     pub congestion: Congestion,

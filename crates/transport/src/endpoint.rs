@@ -381,7 +381,7 @@ impl Endpoint {
     /// See [`ModifyError`].
     pub fn modify_qp(&mut self, qpn: Qpn, change: &QpChange) -> Result<(), ModifyError> {
         if matches!(change.state, Some(QpState::Reset | QpState::Error)) {
-            self.send_waiting_acknowledgement(qpn);
+            self.acknowledge_finally(qpn);
         }
         let (qp, adapter) = self.qp_mut(qpn).ok_or(ModifyError::NotFound)?;
         let result = qp.modify(change, adapter);

@@ -1,12 +1,12 @@
 //! Loss, reordering, duplication, and receivers that are not ready.
 
-use rdma::{CompletionStatus, Operation, QpType, Span, Time};
+use rdma::{CompletionStatus, Operation, QpState, QpType, Qpn, Span, Time};
 use std::string::ToString;
 use std::vec::Vec;
 
 use super::{only, statuses, take_one};
 use crate::testing::{Pair, TestMemory, Verdict};
-use crate::{Arrival, Config, Recovery};
+use crate::{Arrival, Config, Endpoint, QpChange, Recovery};
 
 /// A generator good enough to scatter faults (Steele et al. 2014, "SplitMix").
 fn random(mut state: u64) -> impl FnMut() -> u64 {
@@ -428,11 +428,20 @@ fn a_read_asked_for_again_from_a_region_that_has_gone_is_refused() {
     assert_eq!(only(&mut pair.nodes[0]).status, CompletionStatus::RemoteAccess);
 }
 
+/// A server that has received all there is destroys its queue pair, or disconnects: its peer may have lost the last
+/// acknowledgement, and nobody would answer when it asks.
 #[test]
-fn a_queue_pair_that_is_destroyed_repeats_its_last_acknowledgement() {
-    for (final_acknowledgements, status) in
-        [(0, CompletionStatus::RetryExceeded), (2, CompletionStatus::Success)]
-    {
+fn a_queue_pair_that_ends_repeats_its_last_acknowledgement() {
+    let destroy: fn(&mut Endpoint, Qpn) = |endpoint, qpn| endpoint.destroy_qp(qpn).unwrap();
+    let fail = |endpoint: &mut Endpoint, qpn| {
+        endpoint.modify_qp(qpn, &QpChange::to(QpState::Error)).unwrap();
+    };
+    for (end, final_acknowledgements, status) in [
+        (destroy, 0, CompletionStatus::RetryExceeded),
+        (destroy, 2, CompletionStatus::Success),
+        (fail, 0, CompletionStatus::RetryExceeded),
+        (fail, 2, CompletionStatus::Success),
+    ] {
         let mut pair = Pair::new(Config { final_acknowledgements, ..Config::default() });
         pair.connect(QpType::Rc, [None, None], |_| {});
         // The WRITE is packet 0, its acknowledgement is lost.
@@ -441,7 +450,7 @@ fn a_queue_pair_that_is_destroyed_repeats_its_last_acknowledgement() {
         pair.post(0, 1, pair.write(1, 0), &[from]);
         pair.drive_for(Span::from_us(10));
         let qpn = pair.nodes[1].qpn;
-        pair.nodes[1].endpoint.destroy_qp(qpn).unwrap();
+        end(&mut pair.nodes[1].endpoint, qpn);
         pair.drive();
         assert_eq!(only(&mut pair.nodes[0]).status, status, "{final_acknowledgements} times");
     }
