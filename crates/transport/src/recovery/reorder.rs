@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use rdma::{Memory, Psn};
 use wire::{roce, saeth};
@@ -10,6 +11,9 @@ use wire::{roce, saeth};
 use super::Bounds;
 use crate::arrival::Carried;
 use crate::mutation::{Mutation, mutated};
+
+/// What was told so often has been heard, but for very many losses: acknowledgements are lost, too.
+const TOLD_ENOUGH: u8 = 2;
 
 /// A packet as it arrived.
 #[derive(Debug)]
@@ -20,6 +24,8 @@ pub(crate) struct Kept {
     length: usize,
     /// PSNs that it stands for.
     packets: u32,
+    /// How often the sender was told of it, up to [`TOLD_ENOUGH`].
+    told: u8,
 }
 
 impl Kept {
@@ -83,7 +89,7 @@ impl ReorderBuffer {
         let Some(slot @ None) = self.slots.get_mut(index) else { return true };
         let mut kept = Vec::new();
         M::keep(payload, length, |bytes| kept.extend_from_slice(bytes));
-        *slot = Some(Box::new(Kept { header: *header, payload: kept, length, packets }));
+        *slot = Some(Box::new(Kept { header: *header, payload: kept, length, packets, told: 0 }));
         self.held = OutOfOrder { packets: count + 1, bytes: bytes + length };
         true
     }
@@ -134,29 +140,43 @@ impl ReorderBuffer {
         Some(kept)
     }
 
-    /// What has arrived, for a selective acknowledgement: the range with the newest packet, and
-    /// those furthest ahead.
-    pub(crate) fn arrived(&self) -> saeth::Repr {
+    /// What has arrived, for a selective acknowledgement: the range with the newest packet, and of the others those that
+    /// were told least often, and of these the furthest ahead. Returns with it whether all have been told by now.
+    pub(crate) fn tell(&mut self) -> (saeth::Repr, bool) {
         let newest = self.newest.distance_from(self.base);
         let mut ranges = [saeth::Arrived::default(); saeth::RANGES];
-        for range in self.runs() {
+        let mut others = Vec::new();
+        for (range, told) in self.runs() {
             if (u32::from(range.first)..range.end()).contains(&newest) {
                 ranges[0] = range;
             } else {
-                ranges[1..].rotate_left(1);
-                ranges[saeth::RANGES - 1] = range;
+                others.push((told, Reverse(range.first), range));
             }
         }
-        saeth::Repr { ranges }
+        others.sort_unstable_by_key(|&(told, first, _)| (told, first));
+        let is_all = others.get(saeth::RANGES - 1).is_none_or(|&(told, ..)| told > 0);
+        others.truncate(saeth::RANGES - 1);
+        others.sort_unstable_by_key(|&(_, Reverse(first), _)| first);
+        for (range, (_, _, other)) in ranges.iter_mut().rev().zip(others.iter().rev()) {
+            *range = *other;
+        }
+        for range in ranges {
+            let (first, packets) = (usize::from(range.first), usize::from(range.packets));
+            for kept in self.slots.iter_mut().skip(first).take(packets).flatten() {
+                kept.told = (kept.told + 1).min(TOLD_ENOUGH);
+            }
+        }
+        (saeth::Repr { ranges }, is_all)
     }
 
-    /// Ranges of kept packets without a gap, nearest first. The further PSNs of a READ request have
-    /// no slots; beyond the bounds they are not looked for.
-    fn runs(&self) -> impl Iterator<Item = saeth::Arrived> {
+    /// Ranges of kept packets without a gap, nearest first, and how often all of each has been told. The further PSNs of a
+    /// READ request have no slots; beyond the bounds they are not looked for.
+    fn runs(&self) -> impl Iterator<Item = (saeth::Arrived, u8)> {
         let furthest = self.bounds.packets as usize;
         let mut index = 0;
         core::iter::from_fn(move || {
             let mut run: Option<(usize, usize)> = None;
+            let mut told = TOLD_ENOUGH;
             while let Some(slot) = self.slots.get(index) {
                 let until = slot.as_ref().map_or(0, |kept| index + kept.packets as usize);
                 match &mut run {
@@ -165,11 +185,13 @@ impl ReorderBuffer {
                     Some((_, end)) if until == 0 && index >= *end => break,
                     Some((_, end)) => *end = until.min(furthest).max(*end),
                 }
+                told = slot.as_ref().map_or(told, |kept| told.min(kept.told));
                 index += 1;
             }
             let (first, end) = run?;
             // Both are within the bounds, which 16 bits hold.
-            Some(saeth::Arrived { first: first as u16, packets: (end - first) as u16 })
+            let range = saeth::Arrived { first: first as u16, packets: (end - first) as u16 };
+            Some((range, told))
         })
     }
 }

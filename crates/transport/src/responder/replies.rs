@@ -196,15 +196,17 @@ impl Qp {
                 packet(Opcode::RC_ACKNOWLEDGE, psn, content)
             }
             Reply::Selective { psn, msn } => {
-                self.responder.replies.pop_front();
-                let responder = &self.responder;
-                let arrived = responder.ahead.as_ref().map(|ahead| ahead.arrived());
+                let responder = &mut self.responder;
+                responder.replies.pop_front();
                 // The gap may be filled by now, or an RNR NAK may have said more.
-                let (Some(arrived), true) =
-                    (arrived, responder.expected == psn && !responder.nak_sent)
-                else {
+                let is_due = responder.expected == psn && !responder.nak_sent;
+                let Some(ahead) = responder.ahead.as_mut().filter(|_| is_due) else {
                     return self.next_reply(adapter);
                 };
+                let (arrived, is_all) = ahead.tell();
+                if !is_all {
+                    responder.replies.push_front(Reply::Selective { psn, msn });
+                }
                 adapter.stats.acks_sent += 1;
                 let opcode = match service {
                     Service::Xrc => Opcode::XRC_SELECTIVE_ACKNOWLEDGE,

@@ -1,6 +1,7 @@
 //! Selective repeat: gaps, what is said of them, bounds, and peers that lie.
 
 use rdma::{CompletionStatus, Key, Operation, Psn, QpState, QpType, Span, Time};
+use std::collections::BTreeSet;
 use std::vec;
 use std::vec::Vec;
 use wire::{Opcode, aeth, roce, saeth};
@@ -101,6 +102,23 @@ fn each_of_several_gaps_is_filled() {
     write(&mut pair, 20_000);
     assert_eq!(repeats(&pair), (4, 0));
     assert_eq!(said(&pair), [(0, vec![(10, 10), (1, 3), (6, 3)])]);
+}
+
+/// A queue that is full drops one packet in two. An acknowledgement has room for four ranges.
+#[test]
+fn more_gaps_than_one_acknowledgement_can_tell_are_told_by_several() {
+    let mut pair = connected(config());
+    pair.rule(|packet| match (packet.from, packet.index) {
+        (0, index) if index < 40 && index % 2 == 1 => Verdict::Drop,
+        _ => Verdict::Deliver,
+    });
+    write(&mut pair, 48 * 1_024);
+    assert_eq!(repeats(&pair), (20, 0));
+    let said = said(&pair);
+    assert_eq!(said[0], (1, vec![(39, 8), (33, 1), (35, 1), (37, 1)]));
+    let told = said.iter().take_while(|(missing, _)| *missing == 1);
+    let ranges: BTreeSet<_> = told.flat_map(|(_, ranges)| ranges).collect();
+    assert_eq!(ranges.len(), 20, "{said:?}");
 }
 
 #[test]
