@@ -12,7 +12,8 @@
 //!
 //! Packets that met a queue are told from those that met none by the round trips around them. What is lost of the second
 //! says what chance takes on this path. Where more than that is lost of the first, a queue has been full, which others may
-//! share: the window falls and rises much as one of CUBIC does (RFC 9438, 4.6 and 4.3).
+//! share: the window falls and rises much as one of CUBIC does (RFC 9438, 4.6 and 4.3). A flow that begins knows nothing of
+//! chance yet: it falls where it has lost very many.
 //!
 //! A queue that is too short to be seen drops packets, too. So where very many are lost without one, there is a ceiling as
 //! well, which is no lower than what the path seems to hold, and rises soon.
@@ -24,16 +25,18 @@ use rdma::Span;
 use crate::limits::{
     BBR_FALL_PERCENT, BBR_FALL_PERCENT_UNSEEN, BBR_FLOOR_PERCENT, BBR_LOSS_AT_START,
     BBR_LOSS_SAMPLE, BBR_QUEUE_SEEN, BBR_QUEUE_SEEN_DIVISOR, BBR_RECOVERY,
-    BBR_RECOVERY_ROUNDS_UNSEEN, BBR_RISE,
+    BBR_RECOVERY_ROUNDS_UNSEEN, BBR_RISE, BBR_RISE_PAST,
 };
 
 /// The whole of a part.
 const WHOLE: u64 = 1_000;
 const MILLION: u64 = 1_000_000;
 /// The ceiling rises by parts of a packet.
-const PARTS: u64 = 8;
+const PARTS: u64 = 64;
 /// By more than any window is.
 const RISE_MAX: u64 = 1 << 32;
+/// Losses without a queue are forgotten when so many samples have met one.
+const SAMPLES_ASIDE: u64 = 8;
 /// A round trip weighs an eighth less for each that comes after it.
 const PEAK_DIVISOR: u64 = 8;
 /// So does a sample of losses.
@@ -95,8 +98,9 @@ pub(super) struct Ceiling {
     packets: u64,
     /// And parts of a packet.
     parts: u64,
-    /// By how many parts it rises in the next round.
+    /// By how many parts it rises in the next round, and in the first after it fell.
     rise: u64,
+    least_rise: u64,
     fell_from: u64,
     fell_for_a_queue: bool,
     /// What was sent before it fell is not lost because it did not.
@@ -106,10 +110,13 @@ pub(super) struct Ceiling {
     meets_queue: bool,
     /// Of this round: packets that met no queue, and those that met one.
     seen: [Tally; 2],
-    /// Of some rounds: those that met none.
+    /// Of some rounds: those that met none, and how many met one meanwhile.
     sample: Tally,
+    aside: u64,
     /// How many of a million are lost where there is no queue.
     chance_ppm: u64,
+    /// A round has ended in which the flow no longer began.
+    has_begun: bool,
 }
 
 impl Default for Ceiling {
@@ -118,6 +125,7 @@ impl Default for Ceiling {
             packets: u64::MAX,
             parts: 0,
             rise: 0,
+            least_rise: 0,
             fell_from: 0,
             fell_for_a_queue: false,
             has_just_fallen: false,
@@ -125,7 +133,9 @@ impl Default for Ceiling {
             meets_queue: false,
             seen: [Tally::default(); 2],
             sample: Tally::default(),
+            aside: 0,
             chance_ppm: 0,
+            has_begun: false,
         }
     }
 }
@@ -162,22 +172,32 @@ impl Ceiling {
 
     /// A round has ended. Returns whether the ceiling falls.
     pub(super) fn end_round(&mut self, round: &Round) -> bool {
+        let has_lost_many = self.has_lost_many(round.loss);
         let [free, queued] = take(&mut self.seen);
         self.rise(queued.all() == 0);
         if replace(&mut self.has_just_fallen, false) || round.is_draining {
             return false;
         }
         // A window that is not full is not what was lost of.
-        let used = round.window.min((free.all() + queued.all()).max(round.product));
+        let all = free.plus(queued);
+        let used = round.window.min(all.all().max(round.product));
         self.sample = self.sample.plus(free);
+        self.aside += queued.all();
+        if self.aside > SAMPLES_ASIDE * BBR_LOSS_SAMPLE {
+            (self.sample, self.aside) = (Tally::default(), 0);
+        }
         let sample = self.sample;
-        let is_full = match round.is_starting {
-            true => queued.is_more_than(round.loss),
-            false => queued.is_more_than_chance(self.chance_ppm.max(sample.lost_ppm())),
+        let chance_ppm = self.chance_ppm.max(sample.lost_ppm());
+        // Losses come together, and may all have met the little queue that there was.
+        let is_full = match replace(&mut self.has_begun, !round.is_starting) {
+            false => has_lost_many,
+            true => queued.is_more_than_chance(chance_ppm) && all.is_more_than_chance(chance_ppm),
         };
         if is_full {
+            // Some of what it lost seemed to meet none.
+            (self.sample, self.aside) = (Tally::default(), 0);
             let floor = round.least_product * BBR_FLOOR_PERCENT / 100;
-            let ceiling = (used * BBR_FALL_PERCENT / 100).max(floor);
+            let ceiling = (used * BBR_FALL_PERCENT / 100).max(floor).min(used);
             let rounds = BBR_RECOVERY.as_ps() / round.shortest.as_ps().max(1);
             self.fall(used, ceiling, rounds, true);
             return true;
@@ -185,7 +205,7 @@ impl Ceiling {
         if sample.all() < BBR_LOSS_SAMPLE {
             return false;
         }
-        self.sample = Tally::default();
+        (self.sample, self.aside) = (Tally::default(), 0);
         // Chance takes no more than that; a queue that is not seen does.
         let is_full = sample.is_more_than(round.loss);
         if is_full {
@@ -203,16 +223,21 @@ impl Ceiling {
         (self.has_just_fallen, self.fell_for_a_queue) = (true, for_a_queue);
         let least = if for_a_queue { BBR_RISE } else { PARTS };
         (self.packets, self.parts, self.fell_from) = (to, 0, from);
-        self.rise = (from.saturating_sub(to) * PARTS / rounds.max(1)).max(least);
+        self.least_rise = (from.saturating_sub(to) * PARTS / rounds.max(1)).max(least);
+        self.rise = self.least_rise;
     }
 
-    /// By as many packets, whatever the window, while it falls by a part: so flows become alike. From where it fell, or where
-    /// there is no queue, it rises by more in each round, and soon by very much if it did not fall for one.
+    /// By as many packets, whatever the window, while it falls by a part: so flows become alike. From where it fell it rises
+    /// by more in each round, very much if it did not fall for a queue; and by more below that, while there is none.
     fn rise(&mut self, is_free: bool) {
-        if self.packets > self.fell_from || is_free && self.fell_for_a_queue {
-            self.rise += if self.fell_for_a_queue { BBR_RISE } else { self.rise };
-            self.rise = self.rise.min(RISE_MAX);
-        }
+        let is_past = self.packets > self.fell_from;
+        self.rise = match (self.fell_for_a_queue, is_free, is_past) {
+            (true, true, _) => self.rise + BBR_RISE,
+            (true, false, true) => self.rise + BBR_RISE_PAST,
+            (false, _, true) => self.rise * 2,
+            (_, _, false) => self.least_rise,
+        };
+        self.rise = self.rise.min(RISE_MAX);
         self.parts += self.rise;
         self.packets = self.packets.saturating_add(self.parts / PARTS);
         self.parts %= PARTS;
@@ -264,6 +289,7 @@ mod tests {
     #[test]
     fn it_falls_no_lower_than_nearly_what_the_path_holds_without_a_queue() {
         let mut ceiling = Ceiling::default();
+        assert!(!round(&mut ceiling, SHORTEST, 0));
         let held = Round { window: 220, ..ROUND };
         ceiling.measured(SHORTEST * 2, SHORTEST, Span::ZERO);
         ceiling.arrived(220);
@@ -286,6 +312,61 @@ mod tests {
         assert!(round(&mut ceiling, long, 12));
     }
 
+    /// Such losses were taken for chance, until many packets had met no queue: so nothing was ever too much.
+    #[test]
+    fn what_is_lost_at_the_beginning_lowers_it_and_is_not_chance() {
+        let mut ceiling = Ceiling::default();
+        let is_starting = Round { is_starting: true, ..ROUND };
+        ceiling.measured(SHORTEST, SHORTEST, Span::ZERO);
+        ceiling.arrived(180);
+        assert!(!ceiling.end_round(&is_starting));
+        ceiling.lost(60);
+        assert!(ceiling.has_lost_many(ROUND.loss));
+        assert!(ceiling.end_round(&ROUND));
+        let long = SHORTEST + Span::from_ms(1);
+        assert!(!round(&mut ceiling, long, 0));
+        assert!(round(&mut ceiling, long, 1));
+    }
+
+    #[test]
+    fn chance_is_learned_anew_where_a_queue_is_met_nearly_always() {
+        let mut ceiling = Ceiling::default();
+        assert!(!round(&mut ceiling, SHORTEST, 0));
+        ceiling.measured(SHORTEST, SHORTEST, Span::ZERO);
+        ceiling.lost(100);
+        let long = SHORTEST + Span::from_ms(1);
+        assert!(!round(&mut ceiling, long, 0));
+        assert!(!round(&mut ceiling, long, 20), "a fifth is lost without a queue, as it seems");
+        for _ in 0..10 {
+            assert!(!round(&mut ceiling, long, 0));
+        }
+        assert!(round(&mut ceiling, long, 20));
+    }
+
+    #[test]
+    fn from_where_it_fell_it_rises_by_an_eighth_of_a_packet_more_in_each_round_and_falls_never_up()
+    {
+        let mut ceiling = Ceiling::default();
+        let long = SHORTEST + Span::from_ms(1);
+        assert!(!round(&mut ceiling, long, 0));
+        assert!(round(&mut ceiling, long, 1));
+        // From 280 by a half in each round, and one round more until it is past 400.
+        for _ in 0..242 {
+            assert!(!round(&mut ceiling, long, 0));
+        }
+        assert_eq!(ceiling.packets(), 401);
+        for _ in 0..8 {
+            assert!(!round(&mut ceiling, long, 0));
+        }
+        assert_eq!(ceiling.packets(), 409);
+        let small = Round { window: 150, product: 0, least_product: 300, ..ROUND };
+        ceiling.measured(long, SHORTEST, Span::ZERO);
+        ceiling.arrived(150);
+        ceiling.lost(1);
+        assert!(ceiling.end_round(&small));
+        assert_eq!(ceiling.packets(), 150);
+    }
+
     #[test]
     fn a_batch_of_ones_own_and_late_threads_are_no_queue() {
         let mut ceiling = Ceiling::default();
@@ -299,8 +380,8 @@ mod tests {
     #[test]
     fn very_many_losses_are_a_queue_that_is_not_seen_and_cost_little_for_long() {
         let mut ceiling = Ceiling::default();
-        assert!(!round(&mut ceiling, SHORTEST, 20));
-        assert!(round(&mut ceiling, SHORTEST, 20));
+        assert!(!round(&mut ceiling, SHORTEST, 0));
+        assert!(round(&mut ceiling, SHORTEST, 40));
         assert_eq!(ceiling.packets(), 340);
         for _ in 0..40 {
             assert!(!round(&mut ceiling, SHORTEST, 0));

@@ -155,14 +155,15 @@ fn jain(delay_us: u64, lost: u64, seed: u64, seconds: u64) -> f64 {
     sum * sum / 8.0 / squares
 }
 
+/// Over a long path a window falls and rises in a second or two: it takes some of these until shares are even. Draws differ by
+/// a thousandth of the delay, and by what is lost.
 #[test]
 fn eight_queue_pairs_share_a_path() {
-    // Nothing but the losses is left to chance.
-    for (delay_us, lost, draws, seconds) in
-        [(1_000, 10_000, 8, 5), (1_000, 0, 1, 2), (10_000, 0, 1, 5)]
-    {
-        let mut indices: Vec<f64> =
-            (1..=draws).map(|seed| jain(delay_us, lost, seed, seconds)).collect();
+    for (delay_us, lost, seconds) in [(1_000, 10_000, 5), (1_000, 0, 5), (10_000, 0, 15)] {
+        let draws = 1..=8_u64;
+        let mut indices: Vec<f64> = draws
+            .map(|draw| jain(delay_us + draw * delay_us / 1_000, lost, draw, seconds))
+            .collect();
         indices.sort_by(f64::total_cmp);
         let (least, median) = (indices[0], indices[indices.len() / 2]);
         let told = format!("over {delay_us} us, {lost} lost: {indices:.3?}");
@@ -170,7 +171,6 @@ fn eight_queue_pairs_share_a_path() {
     }
 }
 
-/// Where the queue is once or ten times what the path holds, and what a flow of CUBIC has beside.
 #[test]
 fn a_path_is_shared_with_tcp() {
     for (mbps, delay_us) in [(500, 1_000), (200, 100)] {
