@@ -101,8 +101,8 @@ pub(crate) const NOT_READY_GRACE: Span = Span::from_ms(5);
 /// How late the progress thread may send a paced packet without loss of rate: a wake-up on a busy machine
 /// takes as long.
 pub(crate) const PACE_SLACK: Span = Span::from_us(100);
-/// Final acknowledgements: how often a queue pair repeats its last one when it is destroyed, or fails. Programs end
-/// without a word, and a network may lose one packet in a hundred.
+/// Final acknowledgements: how often a queue pair repeats its last one when it is destroyed, or brought into
+/// RESET or ERROR. Programs end without a word, and a network may lose one packet in a hundred.
 pub(crate) const FINAL_ACKNOWLEDGEMENTS: u8 = 2;
 /// A packet held back by fault injection leaves after this at the latest.
 pub(crate) const REORDER_HOLD: Span = Span::from_ms(1);

@@ -518,15 +518,11 @@ impl Endpoint {
         Some((qp, &mut self.adapter))
     }
 
-    fn send_waiting_acknowledgement(&mut self, qpn: Qpn) {
+    /// Sends the acknowledgement that waits, and repeats the last one as often as configured.
+    fn acknowledge_finally(&mut self, qpn: Qpn) {
         let waiting =
             self.qp_mut(qpn).and_then(|(qp, adapter)| qp.take_waiting_acknowledgement(adapter));
         self.send_finally(qpn, waiting);
-    }
-
-    /// Sends the acknowledgement that waits, and repeats the last one as often as configured.
-    fn acknowledge_finally(&mut self, qpn: Qpn) {
-        self.send_waiting_acknowledgement(qpn);
         for _ in 0..self.adapter.config.final_acknowledgements {
             let last = self.qp(qpn).and_then(Qp::last_acknowledgement);
             self.send_finally(qpn, last);

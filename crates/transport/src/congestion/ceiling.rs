@@ -184,7 +184,7 @@ impl Ceiling {
         self.sample = self.sample.plus(free);
         self.aside += queued.all();
         if self.aside > SAMPLES_ASIDE * BBR_LOSS_SAMPLE {
-            (self.sample, self.aside) = (Tally::default(), 0);
+            self.begin_sample();
         }
         let sample = self.sample;
         let chance_ppm = self.chance_ppm.max(sample.lost_ppm());
@@ -195,7 +195,7 @@ impl Ceiling {
         };
         if is_full {
             // Some of what it lost seemed to meet none.
-            (self.sample, self.aside) = (Tally::default(), 0);
+            self.begin_sample();
             let floor = round.least_product * BBR_FLOOR_PERCENT / 100;
             let ceiling = (used * BBR_FALL_PERCENT / 100).max(floor).min(used);
             let rounds = BBR_RECOVERY.as_ps() / round.shortest.as_ps().max(1);
@@ -205,7 +205,7 @@ impl Ceiling {
         if sample.all() < BBR_LOSS_SAMPLE {
             return false;
         }
-        (self.sample, self.aside) = (Tally::default(), 0);
+        self.begin_sample();
         // Chance takes no more than that; a queue that is not seen does.
         let is_full = sample.is_more_than(round.loss);
         if is_full {
@@ -216,6 +216,10 @@ impl Ceiling {
             self.chance_ppm = (before + sample.lost_ppm()) / SAMPLES;
         }
         is_full
+    }
+
+    fn begin_sample(&mut self) {
+        (self.sample, self.aside) = (Tally::default(), 0);
     }
 
     /// It is to be where the window was after so many rounds.
