@@ -282,7 +282,7 @@ impl Qp {
         }
         self.pacer.on_loss(now);
         if self.requester.scoreboard.is_none() {
-            self.pacer.repeated(self.requester.unacked, 1);
+            self.pacer.repeated(self.requester.unacked, 1, 1);
         }
         self.requester.train.on_loss();
         let requester = &mut self.requester;

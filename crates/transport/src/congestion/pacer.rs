@@ -130,12 +130,12 @@ impl Pacer {
         }
     }
 
-    /// So many packets from `psn` on are lost, and sent again: what answers them tells nothing of the round trip
-    /// (Karn's rule).
-    pub(crate) fn repeated(&mut self, psn: Psn, packets: u32) {
+    /// What stands for so many packets from `psn` on is sent again, since `lost` of them, or one request for them, are
+    /// lost: what answers them tells nothing of the round trip (Karn's rule).
+    pub(crate) fn repeated(&mut self, psn: Psn, packets: u32, lost: u32) {
         self.probed = None;
         self.forget_round_trips(psn, packets);
-        self.controller.on_repetition(packets);
+        self.controller.on_repetition(lost);
     }
 
     /// As many are sent again, but may have arrived.

@@ -154,7 +154,9 @@ impl Qp {
                 self.pacer.forget_round_trips(psn, count);
                 scoreboard.probed(&moment, psn, count);
             } else {
-                self.pacer.repeated(psn, count);
+                // One READ request is lost, and not all that would have answered it.
+                let is_request = is_read_or_atomic && !scoreboard.is_being_answered(psn);
+                self.pacer.repeated(psn, count, if is_request { 1 } else { count });
                 scoreboard.resent(&moment, psn, count);
                 requester.note_loss();
             }

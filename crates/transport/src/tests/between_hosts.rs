@@ -1,13 +1,16 @@
 //! Queue pairs of two hosts: they find out that both repeat selectively, and tell what was overtaken from
 //! what was lost.
 
-use rdma::{CompletionStatus, Psn, QpState, QpType, Span};
+use core::sync::atomic::{AtomicU32, Ordering};
+use rdma::{CompletionStatus, Psn, QpState, QpType, Rate, Span, Time};
+use std::boxed::Box;
 use std::vec;
 use std::vec::Vec;
 use wire::bth::Sign;
 use wire::{Opcode, roce};
 
 use super::{statuses, write};
+use crate::congestion::{Controller, ControllerKind, Custom};
 use crate::limits::{OVERTAKEN_WAIT_MIN, PROBE_WAIT_MIN};
 use crate::testing::{Pair, Verdict, Wire};
 use crate::{Arrival, BetweenHosts, Config, Congestion, QpChange};
@@ -29,7 +32,11 @@ fn config() -> Config {
 
 /// Those of `signing` are set to what another host needs; the others know nothing of it.
 fn connected(signing: [bool; 2]) -> Pair {
-    let mut pair = Pair::new(config());
+    connected_with(config(), signing)
+}
+
+fn connected_with(config: Config, signing: [bool; 2]) -> Pair {
+    let mut pair = Pair::new(config);
     for node in &mut pair.nodes {
         node.qpn = node.create_qp(QpType::Rc, None);
     }
@@ -152,6 +159,50 @@ fn after_a_loss_reads_are_asked_for_twice_and_answered_once() {
     // Both are.
     assert_eq!(read_where(&mut pair, 0, &[85, 85]).1, 20);
     assert!(repeats(&pair)[0] > before[0]);
+}
+
+static LOST: AtomicU32 = AtomicU32::new(0);
+
+/// Counts what it hears is lost.
+#[derive(Debug)]
+struct Counting;
+
+impl Controller for Counting {
+    fn on_sent(&mut self, _: Time, _: u64) -> Option<Rate> {
+        None
+    }
+
+    fn on_repetition(&mut self, packets: u32) {
+        LOST.fetch_add(packets, Ordering::Relaxed);
+    }
+
+    fn window(&self, _: u64) -> u64 {
+        1 << 20
+    }
+}
+
+static COUNTING: ControllerKind =
+    ControllerKind::new("counting", "Counts.", |_| Box::new(Counting));
+
+#[test]
+fn a_lost_request_for_many_packets_is_one_loss() {
+    let mut config = config();
+    if let Some(between) = &mut config.between_hosts {
+        between.congestion = Congestion::Custom(Custom::new(&COUNTING));
+    }
+    let mut pair = connected_with(config, [true, true]);
+    write(&mut pair, 5_000);
+    // A second READ tells of it.
+    lose(&mut pair, 0, &[5]);
+    for number in 1..=2 {
+        let to = pair.nodes[0].sge(0, 20_000);
+        pair.post(0, number, pair.read(1, 0), &[to]);
+    }
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, SUCCESS), (2, SUCCESS)]);
+    assert_eq!((LOST.load(Ordering::Relaxed), repeats(&pair)[0]), (1, 1));
+    read_where(&mut pair, 1, &[50, 51, 55]);
+    assert_eq!(LOST.load(Ordering::Relaxed), 4);
 }
 
 #[test]
