@@ -169,6 +169,11 @@ pub(crate) const BBR_RATE_ROUNDS: u32 = 5;
 pub(crate) const BBR_FLAT_ROUNDS: u32 = 3;
 /// BBR: losses without a queue are weighed among so many packets at least, so that chance makes no ceiling.
 pub(crate) const BBR_LOSS_SAMPLE: u64 = 512;
+/// BBR: where there is a queue, losses are summed up that go beyond so many times what chance takes,
+pub(crate) const BBR_CHANCE_TIMES: u64 = 2;
+/// and the queue has been full where the sum is more than this. Of losses by chance alone it is once in 3,000 round trips, if
+/// chance is taken for three quarters of what it is, and never in 400,000 if it is known.
+pub(crate) const BBR_EXCESS: u64 = 8;
 /// BBR: so many losses, if they are too many among what was sent, end the beginning of a flow at once.
 pub(crate) const BBR_LOSS_AT_START: u64 = 16;
 /// BBR: where a queue has been full, the window gets a ceiling of this part of itself: CUBIC's beta (RFC 9438, 4.6), and BBRv2's.

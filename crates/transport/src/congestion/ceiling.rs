@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Packets that met a queue are told from those that met none by the round trips around them. What is lost of the second
-//! says what chance takes on this path. Where more than that is lost of the first, a queue has been full, which others may
-//! share: the window falls and rises much as one of CUBIC does (RFC 9438, 4.6 and 4.3). A flow that begins knows nothing of
-//! chance yet: it falls where it has lost very many.
+//! says what chance takes on this path. Where more than twice that is lost in rounds that met a queue, summed up over
+//! rounds, the queue has been full, which others may share: the window falls and rises much as one of CUBIC does (RFC 9438,
+//! 4.6 and 4.3). A flow that begins knows nothing of chance yet: it falls where it has lost very many.
 //!
 //! A queue that is too short to be seen drops packets, too. So where very many are lost without one, there is a ceiling as
 //! well, which is no lower than what the path seems to hold, and rises soon.
@@ -23,8 +23,8 @@ use core::mem::{replace, take};
 use rdma::Span;
 
 use crate::limits::{
-    BBR_FALL_PERCENT, BBR_FALL_PERCENT_UNSEEN, BBR_FLOOR_PERCENT, BBR_LOSS_AT_START,
-    BBR_LOSS_SAMPLE, BBR_QUEUE_SEEN, BBR_QUEUE_SEEN_DIVISOR, BBR_RECOVERY,
+    BBR_CHANCE_TIMES, BBR_EXCESS, BBR_FALL_PERCENT, BBR_FALL_PERCENT_UNSEEN, BBR_FLOOR_PERCENT,
+    BBR_LOSS_AT_START, BBR_LOSS_SAMPLE, BBR_QUEUE_SEEN, BBR_QUEUE_SEEN_DIVISOR, BBR_RECOVERY,
     BBR_RECOVERY_ROUNDS_UNSEEN, BBR_RISE, BBR_RISE_PAST,
 };
 
@@ -64,14 +64,6 @@ impl Tally {
 
     fn is_more_than(self, thousandths: u16) -> bool {
         self.lost * WHOLE > self.all() * u64::from(thousandths)
-    }
-
-    /// Whether more are lost than chance takes: by a packet and two standard deviations, if it takes any.
-    fn is_more_than_chance(self, chance_ppm: u64) -> bool {
-        let lost = self.lost.saturating_sub(u64::from(chance_ppm > 0));
-        let expected = u128::from(self.all()) * u128::from(chance_ppm);
-        let more = (u128::from(lost) * u128::from(MILLION)).saturating_sub(expected);
-        more.saturating_mul(more) > 4 * expected * u128::from(MILLION)
     }
 }
 
@@ -115,6 +107,9 @@ pub(super) struct Ceiling {
     aside: u64,
     /// How many of a million are lost where there is no queue.
     chance_ppm: u64,
+    /// Millionths of packets that were lost, where there was a queue, beyond twice what chance takes, and never below
+    /// nothing: E. S. Page, "Continuous Inspection Schemes", Biometrika 41, 1954.
+    excess: u64,
     /// A round has ended in which the flow no longer began.
     has_begun: bool,
 }
@@ -135,6 +130,7 @@ impl Default for Ceiling {
             sample: Tally::default(),
             aside: 0,
             chance_ppm: 0,
+            excess: 0,
             has_begun: false,
         }
     }
@@ -188,14 +184,15 @@ impl Ceiling {
         }
         let sample = self.sample;
         let chance_ppm = self.chance_ppm.max(sample.lost_ppm());
-        // Losses come together, and may all have met the little queue that there was.
         let is_full = match replace(&mut self.has_begun, !round.is_starting) {
             false => has_lost_many,
-            true => queued.is_more_than_chance(chance_ppm) && all.is_more_than_chance(chance_ppm),
+            // Losses come together, and may all have met the little queue that there was: the round is weighed as a whole.
+            true => queued.all() > 0 && self.is_beyond_chance(all, chance_ppm),
         };
         if is_full {
             // Some of what it lost seemed to meet none.
             self.begin_sample();
+            self.excess = 0;
             let floor = round.least_product * BBR_FLOOR_PERCENT / 100;
             let ceiling = (used * BBR_FALL_PERCENT / 100).max(floor).min(used);
             let rounds = BBR_RECOVERY.as_ps() / round.shortest.as_ps().max(1);
@@ -216,6 +213,13 @@ impl Ceiling {
             self.chance_ppm = (before + sample.lost_ppm()) / SAMPLES;
         }
         is_full
+    }
+
+    /// Whether more was lost in rounds like this than chance takes.
+    fn is_beyond_chance(&mut self, all: Tally, chance_ppm: u64) -> bool {
+        let expected = all.all() * chance_ppm * BBR_CHANCE_TIMES;
+        self.excess = (self.excess + all.lost * MILLION).saturating_sub(expected);
+        self.excess > if chance_ppm > 0 { BBR_EXCESS * MILLION } else { 0 }
     }
 
     fn begin_sample(&mut self) {
@@ -311,9 +315,16 @@ mod tests {
         let long = SHORTEST + Span::from_ms(1);
         for _ in 0..60 {
             assert!(!round(&mut ceiling, long, 4));
+            assert!(!round(&mut ceiling, long, 7));
         }
         assert_eq!(ceiling.packets(), u64::MAX);
+        // Eight of a round are twice what chance takes.
+        for lost in [12, 11] {
+            assert!(!round(&mut ceiling, long, lost));
+        }
         assert!(round(&mut ceiling, long, 12));
+        assert!(!round(&mut ceiling, long, 50));
+        assert!(round(&mut ceiling, long, 20), "at once");
     }
 
     /// Such losses were taken for chance, until many packets had met no queue: so nothing was ever too much.
