@@ -141,7 +141,8 @@ fn said(id: &Arc<CmId>, event: CmEvent) -> Option<Arc<Told>> {
     }
     let told = |kind, status, detail| Some(Told::new(id, None, kind, status, detail));
     match event {
-        CmEvent::Reply { id: conversation, reply, options } => {
+        CmEvent::Reply { id: conversation, reply, options, mtu } => {
+            id.lock().mtu = mtu;
             let (kind, status) = replied(id, conversation, &reply, options);
             let param = rdma_conn_param {
                 responder_resources: reply.initiator_depth,

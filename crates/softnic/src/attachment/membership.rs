@@ -520,7 +520,7 @@ mod tests {
     use crate::udp::inbox::Inbox;
     use crate::{ProcessMemory, clock};
     use core::net::Ipv4Addr;
-    use rdma::Span;
+    use rdma::{Mtu, Span};
     use transport::cm::{CmConfig, Manager};
     use transport::{Config, Endpoint};
 
@@ -529,7 +529,7 @@ mod tests {
         // SAFETY: nothing is registered, so the engine touches no memory.
         let mut memory = unsafe { ProcessMemory::new(&mut crate::fork::Nics::lock()) };
         let mut endpoint = Endpoint::new(Config::default());
-        let mut manager = Manager::new(CmConfig { ids: 0..1, guid: 0, seed: 0 });
+        let mut manager = Manager::new(CmConfig { ids: 0..1, guid: 0, seed: 0, mtu: Mtu::B4096 });
         let mut inboxes: Vec<Inbox> = nics.iter().map(|_| Inbox::new()).collect();
         for _ in 0..4 {
             for ((nic, inbox), counts) in nics.iter_mut().zip(&mut inboxes).zip(&mut *counts) {

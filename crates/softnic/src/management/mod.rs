@@ -286,7 +286,7 @@ mod tests {
     use super::*;
     use crate::host::ports::{PortChange, PortError};
     use crate::{DeviceInfo, Options, ProcessMemory};
-    use rdma::{Gid, Span};
+    use rdma::{Gid, Mtu, Span};
     use transport::cm::{CmConfig, CmEvent};
     use transport::{Config, Endpoint};
     use wire::cm::ip::PortSpace;
@@ -313,7 +313,12 @@ mod tests {
             let mut membership = Membership::claim(None).unwrap();
             membership.join_all(&device, &Options::default()).unwrap();
             let first = u32::from(membership.registry.slot()) << crate::limits::COMM_ID_SHIFT;
-            let manager = Manager::new(CmConfig { ids: first..first + 1024, guid: 1, seed: 1 });
+            let manager = Manager::new(CmConfig {
+                ids: first..first + 1024,
+                guid: 1,
+                seed: 1,
+                mtu: Mtu::B4096,
+            });
             let address = address.parse().unwrap();
             let now = Time::ZERO + Span::from_ms(1_000);
             let (management, counts) = (Management::default(), Counts::default());

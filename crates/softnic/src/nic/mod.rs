@@ -151,6 +151,7 @@ impl Nic {
             ids: first..first + (1 << COMM_ID_SHIFT),
             guid: random()?,
             seed: random()?,
+            mtu: device.active_mtu,
         });
         let core = Core {
             endpoint: Endpoint::new(config),

@@ -1,6 +1,6 @@
 //! One conversation: its numbers, its state, and the message to repeat.
 
-use rdma::{QKey, Qpn, Span, Time};
+use rdma::{Mtu, QKey, Qpn, Span, Time};
 use wire::cm::mra::About;
 use wire::cm::{Mad, Message, brief, mra, rej, req, sidr};
 
@@ -212,6 +212,32 @@ impl Conversation {
             self.deadline = Some(now + CM_UNCLAIMED_INTERVAL);
         }
         asks && is_young
+    }
+
+    /// After a refusal because the path MTU is too long for the peer, which says what it can have (IBTA vol 1, 12.6.7.2,
+    /// additional rejection information): asks for that at once. So a connection is refused no more often than there are
+    /// path MTUs.
+    pub(super) fn asks_for_less(&mut self, now: Time, rejection: &rej::Repr) -> bool {
+        let Some(Message::Req(request)) = self.last.as_mut().map(|mad| &mut mad.message) else {
+            return false;
+        };
+        let most = Mtu::from_code(rejection.info[0]).filter(|most| most.code() < request.mtu);
+        let Some(most) = most.filter(|_| rejection.info_length > 0) else { return false };
+        let asks = self.state == State::ReqSent;
+        if asks {
+            request.mtu = most.code();
+            self.retries_left = self.timing.retries;
+            self.deadline = Some(now);
+        }
+        asks
+    }
+
+    /// The path MTU that was asked for last.
+    pub(super) fn asked_mtu(&self) -> Option<Mtu> {
+        match self.last.as_ref()?.message {
+            Message::Req(request) => Mtu::from_code(request.mtu),
+            _ => None,
+        }
     }
 
     /// Begins TIMEWAIT.

@@ -23,8 +23,12 @@ impl Manager {
         mad: &Mad,
         request: &req::Repr,
     ) -> Result<(), Discard> {
+        let most = self.config.mtu;
         let refuse = |reason| {
-            let rejection = rej(About::Req, reason, request.local_id);
+            let mut rejection = rej(About::Req, reason, request.local_id);
+            if reason == rej::Reason::INVALID_MTU {
+                (rejection.info[0], rejection.info_length) = (most.code(), 1);
+            }
             Mad::new(mad.transaction, Message::Rej(rejection))
         };
         let key = (arrival.source, request.guid, request.local_id, false);
@@ -54,7 +58,7 @@ impl Manager {
         };
         let problem = if !is_offered {
             Some(rej::Reason::INVALID_TRANSPORT)
-        } else if Mtu::from_code(request.mtu).is_none() {
+        } else if Mtu::from_code(request.mtu).is_none_or(|mtu| mtu > most) {
             Some(rej::Reason::INVALID_MTU)
         } else {
             None
@@ -262,10 +266,11 @@ impl Manager {
         conversation.remote_id = message.local_id;
         conversation.remote_qpn = message.qpn;
         conversation.remote_guid = message.guid;
+        let mtu = conversation.asked_mtu().unwrap_or(self.config.mtu);
         conversation.last = None;
         conversation.deadline = None;
         let (id, reply) = (CommId(conversation.id), Box::new(*message));
-        self.tell(conversation, CmEvent::Reply { id, reply, options: mad.modifier });
+        self.tell(conversation, CmEvent::Reply { id, reply, options: mad.modifier, mtu });
         Ok(())
     }
 
@@ -287,6 +292,9 @@ impl Manager {
     ) -> Result<(), Discard> {
         let id = CommId(conversation.id);
         if message.reason == rej::Reason::INVALID_SERVICE && conversation.asks_again(now) {
+            return Ok(());
+        }
+        if message.reason == rej::Reason::INVALID_MTU && conversation.asks_for_less(now, message) {
             return Ok(());
         }
         if conversation.state.after(Input::Rej).is_none() {

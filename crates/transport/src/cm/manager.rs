@@ -43,7 +43,7 @@ type QueuePairKey = (Gid, u64, Qpn);
 /// ([`Manager::poll_transmit`]) and events ([`Manager::poll_event`]) until there are none.
 #[derive(Debug)]
 pub struct Manager {
-    config: CmConfig,
+    pub(super) config: CmConfig,
     /// Which number comes next, before they are shuffled.
     next_id: u32,
     /// Shuffles the numbers: who has one cannot tell those of others.

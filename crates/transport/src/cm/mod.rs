@@ -45,6 +45,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::ops::Range;
 
+use rdma::Mtu;
 use wire::cm::{Mad, rej, rep, req, sidr};
 
 use crate::Route;
@@ -71,6 +72,8 @@ pub struct CmConfig {
     /// What shuffles numbers and where transactions begin: random, so that they cannot be guessed and
     /// are not taken for those of an earlier run.
     pub seed: u64,
+    /// The longest path MTU that requests may ask for: that of the port.
+    pub mtu: Mtu,
 }
 
 /// An outgoing message, from QP1 to QP1.
@@ -106,6 +109,8 @@ pub enum CmEvent {
         reply: Box<rep::Repr>,
         /// Options of enhanced connection establishment.
         options: u32,
+        /// The path MTU that the peer has accepted: less than what was asked for if it could not have that.
+        mtu: Mtu,
     },
     /// The peer has confirmed.
     Established(CommId),

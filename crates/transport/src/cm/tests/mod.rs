@@ -1,6 +1,7 @@
 //! Two managers and what they say to each other.
 
 mod hostile;
+mod path_mtu;
 mod storm;
 
 use alloc::collections::VecDeque;
@@ -8,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use rdma::{Gid, Psn, QKey, Qpn, Span, Time};
+use rdma::{Gid, Mtu, Psn, QKey, Qpn, Span, Time};
 use wire::cm::{Mad, Message, brief, rej, rep, req, sidr};
 
 use super::{CmConfig, CmError, CmEvent, CommId, Discard, ListenerId, Manager, Outgoing};
@@ -26,7 +27,12 @@ fn gid(host: usize) -> Gid {
 
 fn manager(host: usize, seed: u64) -> Manager {
     let first = (host as u32 + 1) << 22;
-    Manager::new(CmConfig { ids: first..first + (1 << 22), guid: host as u64 + 1, seed })
+    Manager::new(CmConfig {
+        ids: first..first + (1 << 22),
+        guid: host as u64 + 1,
+        seed,
+        mtu: Mtu::B4096,
+    })
 }
 
 fn route(from: usize, to: usize) -> Route {
@@ -738,7 +744,7 @@ fn a_request_that_makes_no_sense_is_refused() {
     let mut it = Hosts::new();
     it.listen();
     let cases = [
-        (req::Repr { mtu: 9, ..request(1) }, rej::Reason::INVALID_MTU),
+        (req::Repr { mtu: 0, ..request(1) }, rej::Reason::INVALID_MTU),
         (req::Repr { transport: req::Transport::Rd, ..request(2) }, rej::Reason::INVALID_TRANSPORT),
         (
             req::Repr { transport: req::Transport::Extended, extended_transport: 2, ..request(3) },
@@ -754,7 +760,7 @@ fn a_request_that_makes_no_sense_is_refused() {
 
 #[test]
 fn numbers_are_not_used_again_at_once_and_come_to_an_end() {
-    let mut few = Manager::new(CmConfig { ids: 16..20, guid: 1, seed: 2 });
+    let mut few = Manager::new(CmConfig { ids: 16..20, guid: 1, seed: 2, mtu: Mtu::B4096 });
     let now = Time::ZERO;
     let connect = |few: &mut Manager| few.connect(now, route(0, 1), request(1), 0);
     let ids: Vec<_> = (0..4).map(|_| connect(&mut few).unwrap().0).collect();

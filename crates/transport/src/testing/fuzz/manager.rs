@@ -10,7 +10,7 @@ use std::vec::Vec;
 
 use core::net::Ipv4Addr;
 
-use rdma::{Gid, Qpn, Span, Time};
+use rdma::{Gid, Mtu, Qpn, Span, Time};
 use wire::cm::{Mad, Message, brief, rej};
 use wire::mad;
 
@@ -42,7 +42,7 @@ struct World {
 /// If the manager breaks a promise.
 pub fn manager(data: &[u8]) {
     let mut input = Input(data);
-    let config = CmConfig { ids: IDS, guid: 1, seed: u64::from(input.byte()) };
+    let config = CmConfig { ids: IDS, guid: 1, seed: u64::from(input.byte()), mtu: Mtu::B2048 };
     let mut world = World {
         now: Time::from_ns(1_000_000),
         manager: Manager::new(config),
