@@ -9,13 +9,14 @@ use super::place::{CLIENT, Place, SERVER};
 /// Says in a few words what was seen.
 type Case = fn(&Place) -> Result<String>;
 
-pub(super) const CASES: [(&str, Case); 7] = [
+pub(super) const CASES: [(&str, Case); 8] = [
     ("queue pairs have UDP source ports of their own, the same in both directions", ports),
     ("datagrams pass a filter that lets in port 4791 alone", datagrams),
     ("with FERROCE_SOURCE_PORTS=4791 a filter of connections lets in answers", one_port),
     ("marks of nftables slow the sender down, and without them there is no CNP", marks),
     ("ferroce counters shows the control, its window and round trips", control),
     ("a path that is too narrow is named, and RDMA CM takes what fits", narrow),
+    ("hosts of two MTUs connect by RDMA CM, whichever asks", two_mtus),
     ("a path that drops long packets without a word is told from a peer that is gone", silent),
 ];
 
@@ -135,9 +136,9 @@ fn control(place: &Place) -> Result<String> {
 
 fn narrow(place: &Place) -> Result<String> {
     place.rule("")?;
-    place.set_mtu(9000, 1500)?;
+    place.set_mtu([9000; 2], 1500)?;
     let result = on_narrow_path(place);
-    place.set_mtu(1500, 1500)?;
+    place.set_mtu([1500; 2], 1500)?;
     result
 }
 
@@ -156,11 +157,23 @@ fn on_narrow_path(place: &Place) -> Result<String> {
     Ok("told at the end, and passed with 1,024".to_owned())
 }
 
+fn two_mtus(place: &Place) -> Result<String> {
+    place.rule("")?;
+    let result = [[9000, 1500], [1500, 9000]].into_iter().try_for_each(|hosts| {
+        place.set_mtu(hosts, hosts[1])?;
+        let words = ["ib_read_bw", "-s", "65536", "-n", "20", "-R"];
+        let outcome = place.perftest(&[], &words)?;
+        outcome.must_be_good().with_context(|| format!("client and server of {hosts:?} bytes"))
+    });
+    place.set_mtu([1500; 2], 1500)?;
+    result.map(|()| "9,000 and 1,500 bytes".to_owned())
+}
+
 /// No ICMP tells of what is dropped.
 fn silent(place: &Place) -> Result<String> {
-    place.set_mtu(9000, 9000)?;
+    place.set_mtu([9000; 2], 9000)?;
     let result = on_silent_path(place);
-    place.set_mtu(1500, 1500)?;
+    place.set_mtu([1500; 2], 1500)?;
     result
 }
 

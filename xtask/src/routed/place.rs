@@ -127,17 +127,17 @@ impl Place {
         Ok(elements.cloned().unwrap_or_default())
     }
 
-    /// The MTU of both hosts, and of the router towards the server: where that is less, the path is narrow. What hosts
-    /// have learned of it is forgotten.
-    pub(super) fn set_mtu(&self, hosts: u32, to_server: u32) -> Result<()> {
+    /// The MTU of client and server, and of the router towards the server: where that is less, the path is narrow. What
+    /// hosts have learned of it is forgotten.
+    pub(super) fn set_mtu(&self, hosts: [u32; 2], to_server: u32) -> Result<()> {
         let set = |host: &Host, interface: &str, mtu: u32| {
             host.ip(&["link", "set", interface, "mtu", &mtu.to_string()])
         };
-        for (host, end) in self.hosts.iter().zip(ENDS) {
-            set(host, end, hosts)?;
+        for ((host, end), mtu) in self.hosts.iter().zip(ENDS).zip(hosts) {
+            set(host, end, mtu)?;
             host.ip(&["route", "flush", "cache"])?;
         }
-        set(&self.router, PORTS[0], hosts)?;
+        set(&self.router, PORTS[0], hosts[0])?;
         set(&self.router, PORTS[1], to_server)
     }
 
