@@ -143,8 +143,9 @@ pub(super) unsafe fn connect(id: &CmId, param: *const rdma_conn_param) -> Result
         // SAFETY: as above.
         let mut private = unsafe { wish.private(ip::LEN) }?;
         inner.addresses()?.emit(&mut private);
-        inner.mtu = context.nic.path_mtu_to(route.destination);
+        let mtu = context.nic.path_mtu_to(route.destination).code();
         let request = request(id, &inner, &wish, (service, &route), private)?;
+        let request = req::Repr { mtu, ..request };
         let options = inner.ece[0].map_or(0, |(_, options)| options);
         context.nic.with_manager(|manager, now| {
             let conversation = manager.connect(now, route, request, options)?;
@@ -195,7 +196,6 @@ fn request(
         flow_control: wish.c.flow_control != 0,
         psn: inner.psn,
         retry_count: wish.c.retry_count.min(RETRIES),
-        mtu: inner.mtu.code(),
         rnr_retry: wish.c.rnr_retry_count.min(RETRIES),
         srq: srq && !is_xrc,
         extended_transport: if is_xrc { req::EXTENDED_XRC } else { 0 },

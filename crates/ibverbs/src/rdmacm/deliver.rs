@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use rdma::{Gid, Qpn};
+use rdma::{Gid, Mtu, Qpn};
 use transport::cm::{CmEvent, CommId};
 use wire::cm::req::Transport;
 use wire::cm::{ip, rej, rep, req, sidr};
@@ -142,8 +142,7 @@ fn said(id: &Arc<CmId>, event: CmEvent) -> Option<Arc<Told>> {
     let told = |kind, status, detail| Some(Told::new(id, None, kind, status, detail));
     match event {
         CmEvent::Reply { id: conversation, reply, options, mtu } => {
-            id.lock().mtu = mtu;
-            let (kind, status) = replied(id, conversation, &reply, options);
+            let (kind, status) = replied(id, conversation, &reply, (options, mtu));
             let param = rdma_conn_param {
                 responder_resources: reply.initiator_depth,
                 initiator_depth: reply.responder_resources,
@@ -184,13 +183,18 @@ fn queue_pair_of(id: &CmId, reply: &rep::Repr) -> Qpn {
 }
 
 /// Makes the id's queue pair ready and confirms; without a queue pair that is the program's to do.
-fn replied(id: &CmId, conversation: CommId, reply: &rep::Repr, options: u32) -> (u32, c_int) {
+fn replied(
+    id: &CmId,
+    conversation: CommId,
+    reply: &rep::Repr,
+    (options, mtu): (u32, Mtu),
+) -> (u32, c_int) {
     let mut inner = id.lock();
     let Some(context) = inner.context.clone() else { return (event::CONNECT_ERROR, 0) };
     inner.peer = Some(Peer {
         qpn: queue_pair_of(id, reply),
         psn: reply.psn,
-        mtu: inner.mtu.code(),
+        mtu: mtu.code(),
         responder_resources: reply.initiator_depth,
         initiator_depth: reply.responder_resources,
         retry_count: inner.retry_count,

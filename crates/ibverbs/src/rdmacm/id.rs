@@ -4,7 +4,7 @@ use core::ffi::c_void;
 use core::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use rdma::{Gid, Mtu, Psn, Qpn};
+use rdma::{Gid, Psn, Qpn};
 use softnic::PortChange;
 use transport::Route;
 use transport::cm::{CommId, ListenerId};
@@ -54,8 +54,6 @@ pub(super) struct Inner {
     pub(super) passive: bool,
     /// Retries of our queue pair, where we have asked for the connection.
     pub(super) retry_count: u8,
-    /// The path MTU that we have asked for.
-    pub(super) mtu: Mtu,
     /// The PSN that the peer's queue pair is to begin with.
     pub(super) psn: Psn,
     /// What is known of the other side.
@@ -199,7 +197,6 @@ impl CmId {
             conversation: None,
             passive: false,
             retry_count: 7,
-            mtu: Mtu::B256,
             psn: Psn::new(random()),
             peer: None,
             settings: Settings::default(),
