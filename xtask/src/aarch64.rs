@@ -58,9 +58,9 @@ const UNABLE: [(&str, &str); 20] = [
     ("processes::", NO_STEERING),
     ("connections_are_made_between_nics_that_share_an_address", NO_STEERING),
     ("faults_that_are_not_ours_end_the_program_as_ever", FORKS),
-    ("a_nic_has_so_many_rings_and_reaches_others_by_udp", UNREACHED),
-    ("one_of_many_that_a_nic_speaks_to_in_turn_is_offered_no_ring", UNREACHED),
-    ("a_receiver_that_lies_costs_a_queue_pair_and_no_more", UNREACHED),
+    ("a_nic_has_so_many_rings_and_reaches_others_by_udp", UNANSWERED),
+    ("one_of_many_that_a_nic_speaks_to_in_turn_is_offered_no_ring", UNANSWERED),
+    ("a_receiver_that_lies_costs_a_queue_pair_and_no_more", UNANSWERED),
     ("a_nic_that_knows_nothing_of_connections_refuses_them", UNKNOWN),
     ("a_peer_that_stops_for_a_while_under_load_and_has_little_room_loses_nothing", UNKNOWN),
     ("a_process_that_may_not_share_memory_is_reached_by_udp", UNKNOWN),
@@ -68,8 +68,7 @@ const UNABLE: [(&str, &str); 20] = [
 /// It passes alone, and has hung among others.
 const FORKS: &str = "forks beside other threads, in which the emulator can hang";
 /// With an ACK timeout of 134 ms in place of 4 as well.
-const UNREACHED: &str =
-    "NICs of one thread do not reach each other there, and nobody has looked why";
+const UNANSWERED: &str = "a WRITE is not answered there, and nobody has looked why";
 const NO_GROUPS: &str = "no IP_MULTICAST_ALL";
 const NO_STEERING: &str = "no SO_ATTACH_REUSEPORT_CBPF";
 const UNKNOWN: &str = "fails there, and nobody has looked why";
