@@ -518,11 +518,13 @@ impl Endpoint {
         Some((qp, &mut self.adapter))
     }
 
-    /// Sends the acknowledgement that waits, and repeats the last one as often as configured.
+    /// Sends the acknowledgements that are owed, and repeats the last one as often as configured.
     fn acknowledge_finally(&mut self, qpn: Qpn) {
-        let waiting =
-            self.qp_mut(qpn).and_then(|(qp, adapter)| qp.take_waiting_acknowledgement(adapter));
-        self.send_finally(qpn, waiting);
+        while let Some(owed) =
+            self.qp_mut(qpn).and_then(|(qp, adapter)| qp.take_owed_acknowledgement(adapter))
+        {
+            self.send_finally(qpn, Some(owed));
+        }
         for _ in 0..self.adapter.config.final_acknowledgements {
             let last = self.qp(qpn).and_then(Qp::last_acknowledgement);
             self.send_finally(qpn, last);

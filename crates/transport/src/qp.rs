@@ -350,16 +350,22 @@ impl Qp {
         }
     }
 
-    /// The acknowledgement that waits for a request to travel with, if one does. It must leave even
-    /// if the queue pair ends, for what it acknowledges has been executed.
-    pub(crate) fn take_waiting_acknowledgement(
-        &mut self,
-        adapter: &mut Adapter,
-    ) -> Option<Outgoing> {
+    /// The acknowledgement that waits for a request to travel with, if one does.
+    fn take_waiting_acknowledgement(&mut self, adapter: &mut Adapter) -> Option<Outgoing> {
         if !self.timers.is_running(Timer::AckDelay) {
             return None;
         }
         self.timers.stop(Timer::AckDelay);
+        self.next_reply(adapter)
+    }
+
+    /// The acknowledgement that is next to leave, if one is owed. It must leave even if the queue pair ends, for what it
+    /// acknowledges has been executed.
+    pub(crate) fn take_owed_acknowledgement(&mut self, adapter: &mut Adapter) -> Option<Outgoing> {
+        self.timers.stop(Timer::AckDelay);
+        if !self.responder.owes_acknowledgement() {
+            return None;
+        }
         self.next_reply(adapter)
     }
 

@@ -66,6 +66,15 @@ impl Responder {
         !self.replies.is_empty()
     }
 
+    /// Whether the next answer is an acknowledgement, once those are left out that only tell what has arrived behind a
+    /// gap.
+    pub(crate) fn owes_acknowledgement(&mut self) -> bool {
+        while let Some(Reply::Selective { .. }) = self.replies.front() {
+            self.replies.pop_front();
+        }
+        matches!(self.replies.front(), Some(Reply::Acknowledge { .. }))
+    }
+
     /// Whether the next answer is a READ response.
     pub(crate) fn owes_data(&self) -> bool {
         matches!(self.replies.front(), Some(Reply::Read { .. }))

@@ -456,6 +456,31 @@ fn a_queue_pair_that_ends_repeats_its_last_acknowledgement() {
     }
 }
 
+/// A program that polls has its completion before the acknowledgement has left, and may disconnect at once.
+#[test]
+fn a_queue_pair_that_ends_sends_the_acknowledgement_that_it_owes() {
+    let destroy: fn(&mut Endpoint, Qpn) = |endpoint, qpn| endpoint.destroy_qp(qpn).unwrap();
+    let fail = |endpoint: &mut Endpoint, qpn| {
+        endpoint.modify_qp(qpn, &QpChange::to(QpState::Error)).unwrap();
+    };
+    for end in [destroy, fail] {
+        let mut pair = Pair::connected(QpType::Rc);
+        pair.record();
+        pair.rule(|_| Verdict::Drop);
+        pair.post(0, 1, pair.write(1, 0), &[pair.nodes[0].sge(0, 8)]);
+        pair.drive_for(Span::from_us(1));
+        let write = pair.sent.pop().expect("a request").bytes;
+        pair.rule(|_| Verdict::Deliver);
+        let (source, destination) = (pair.nodes[0].gid, pair.nodes[1].gid);
+        let arrival = Arrival { source, destination, traffic_class: 0, hop_limit: 64 };
+        pair.inject(1, &arrival, &write);
+        let qpn = pair.nodes[1].qpn;
+        end(&mut pair.nodes[1].endpoint, qpn);
+        pair.drive();
+        assert_eq!(only(&mut pair.nodes[0]).status, CompletionStatus::Success);
+    }
+}
+
 #[test]
 fn a_read_that_is_asked_for_again_while_it_is_answered_is_answered_before_what_followed_it() {
     let mut pair = Pair::connected(QpType::Rc);
