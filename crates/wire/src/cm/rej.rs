@@ -7,6 +7,8 @@
 
 use core::fmt;
 
+use rdma::Mtu;
+
 use super::mra::About;
 use super::{data_of, ids, put16, put32, take};
 use crate::{Error, be16};
@@ -76,6 +78,17 @@ pub struct Repr {
 }
 
 impl Repr {
+    /// Says which path MTU would do instead: four bits, as in a REQ, in the upper ones of the first byte (IBTA vol 1,
+    /// 12.6.7.2).
+    pub fn suggest_mtu(&mut self, mtu: Mtu) {
+        (self.info[0], self.info_length) = (mtu.code() << 4, 1);
+    }
+
+    /// Which path MTU would do instead, if it says so.
+    pub fn suggested_mtu(&self) -> Option<Mtu> {
+        Mtu::from_code(self.info[0] >> 4).filter(|_| self.info_length > 0)
+    }
+
     /// Reads the data of a REJ.
     ///
     /// # Errors
@@ -137,5 +150,28 @@ mod tests {
         assert_eq!(Repr::parse(&data), Ok(repr));
         assert_eq!(format!("{repr}"), "REJ 0x1020304 to 0x5060708 of Other reason=28");
         assert_eq!(Repr::parse(&data[1..]), Err(Error::Truncated));
+    }
+
+    #[test]
+    fn the_path_mtu_that_would_do_is_in_the_upper_half_of_a_byte() {
+        let mut data = [0; DATA_LEN];
+        let mut repr = Repr {
+            local_id: 0,
+            remote_id: 1,
+            about: About::Req,
+            info_length: 0,
+            reason: Reason::INVALID_MTU,
+            info: [0; INFO_LEN],
+            private: [0; PRIVATE_LEN],
+        };
+        assert_eq!(repr.suggested_mtu(), None);
+        repr.suggest_mtu(Mtu::B1024);
+        repr.emit(&mut data);
+        assert_eq!(data[9..13], [2, 0, 26, 0x30]);
+        assert_eq!(Repr::parse(&data).unwrap().suggested_mtu(), Some(Mtu::B1024));
+        for (length, byte) in [(0, 0x30), (1, 0x00), (1, 0x60), (1, 0x03)] {
+            (repr.info_length, repr.info[0]) = (length, byte);
+            assert_eq!(repr.suggested_mtu(), None, "{length} {byte:#x}");
+        }
     }
 }
