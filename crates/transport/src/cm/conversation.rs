@@ -214,22 +214,21 @@ impl Conversation {
         asks && is_young
     }
 
-    /// After a refusal because the path MTU is too long for the peer, which says what it can have (IBTA vol 1, 12.6.7.2,
-    /// additional rejection information): asks for that at once. So a connection is refused no more often than there are
-    /// path MTUs.
-    pub(super) fn asks_for_less(&mut self, now: Time, rejection: &rej::Repr) -> bool {
-        let Some(Message::Req(request)) = self.last.as_mut().map(|mad| &mut mad.message) else {
-            return false;
-        };
-        let most = Mtu::from_code(rejection.info[0]).filter(|most| most.code() < request.mtu);
-        let Some(most) = most.filter(|_| rejection.info_length > 0) else { return false };
-        let asks = self.state == State::ReqSent;
-        if asks {
-            request.mtu = most.code();
-            self.retries_left = self.timing.retries;
-            self.deadline = Some(now);
-        }
-        asks
+    /// What to ask for after a refusal because the path MTU is too long for the peer, which says what it can have: the same
+    /// with that. So a connection is refused no more often than there are path MTUs. It is another request, and not the
+    /// old one repeated, so it is a transaction of its own.
+    pub(super) fn asks_for_less(&self, rejection: &rej::Repr) -> Option<Mad> {
+        let mut mad = self.last.filter(|_| self.state == State::ReqSent)?;
+        let Message::Req(request) = &mut mad.message else { return None };
+        let most = rejection.suggested_mtu().filter(|most| most.code() < request.mtu)?;
+        request.mtu = most.code();
+        Some(mad)
+    }
+
+    /// Whether a refusal answers a request that asked for a longer path MTU than the last one.
+    pub(super) fn has_asked_for_less_since(&self, refusal: &Mad) -> bool {
+        let has_asked = self.listener.is_none() && self.transaction != self.first_transaction;
+        has_asked && refusal.transaction != self.transaction
     }
 
     /// The path MTU that was asked for last.

@@ -15,19 +15,18 @@ use crate::limits::{CM_RESPONSE_TIMEOUT, CM_RETRIES};
 use crate::{Arrival, Route};
 
 impl Manager {
-    /// A REQ.
+    /// A REQ. It may ask for `most` as its path MTU.
     pub(super) fn requested(
         &mut self,
         now: Time,
         arrival: &Arrival,
-        mad: &Mad,
-        request: &req::Repr,
+        (mad, request): (&Mad, &req::Repr),
+        most: Mtu,
     ) -> Result<(), Discard> {
-        let most = self.config.mtu;
         let refuse = |reason| {
             let mut rejection = rej(About::Req, reason, request.local_id);
             if reason == rej::Reason::INVALID_MTU {
-                (rejection.info[0], rejection.info_length) = (most.code(), 1);
+                rejection.suggest_mtu(most);
             }
             Mad::new(mad.transaction, Message::Rej(rejection))
         };
@@ -182,7 +181,7 @@ impl Manager {
             Message::Mra(message) => self.excused(now, known, message),
             Message::Rep(message) => self.replied(known, mad, message),
             Message::Rtu(_) => self.confirmed(known),
-            Message::Rej(message) => self.rejected(now, known, message),
+            Message::Rej(message) => self.rejected(now, known, mad, message),
             Message::Dreq(message) => self.released(now, known, mad, message),
             Message::Drep(_) => self.release_confirmed(now, known),
             Message::SidrRep(message) => self.told(now, known, message),
@@ -288,14 +287,24 @@ impl Manager {
         &mut self,
         now: Time,
         conversation: &mut Conversation,
+        mad: &Mad,
         message: &rej::Repr,
     ) -> Result<(), Discard> {
         let id = CommId(conversation.id);
         if message.reason == rej::Reason::INVALID_SERVICE && conversation.asks_again(now) {
             return Ok(());
         }
-        if message.reason == rej::Reason::INVALID_MTU && conversation.asks_for_less(now, message) {
-            return Ok(());
+        if message.reason == rej::Reason::INVALID_MTU {
+            if conversation.has_asked_for_less_since(mad) {
+                return Err(Discard::Duplicate);
+            }
+            if let Some(request) = conversation.asks_for_less(message) {
+                conversation.transaction = self.transaction();
+                let mad = Mad { transaction: conversation.transaction, ..request };
+                conversation.say(now, mad);
+                self.send(conversation.route, mad);
+                return Ok(());
+            }
         }
         if conversation.state.after(Input::Rej).is_none() {
             return Err(Discard::Stray);

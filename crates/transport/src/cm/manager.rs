@@ -4,7 +4,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use core::ops::Range;
 
-use rdma::{Gid, Qpn, Time};
+use rdma::{Gid, Mtu, Qpn, Time};
 use wire::cm::mra::About;
 use wire::cm::{Mad, Message, brief, rej, rep, req, sidr};
 
@@ -320,17 +320,27 @@ impl Manager {
 
     // ---- the driver's verbs
 
-    /// Takes a datagram that has arrived at QP1.
+    /// Takes a datagram that has arrived at QP1. `path` is the longest path MTU that the path to its sender takes, where
+    /// that is known: a request may ask for no more than that, and no more than the port has.
     ///
     /// # Errors
     /// Why it changed nothing. It is counted.
-    pub fn handle(&mut self, now: Time, arrival: &Arrival, bytes: &[u8]) -> Result<(), Discard> {
+    pub fn handle(
+        &mut self,
+        now: Time,
+        arrival: &Arrival,
+        path: Option<Mtu>,
+        bytes: &[u8],
+    ) -> Result<(), Discard> {
         let result = match Mad::parse(bytes) {
             Err(error) => Err(Discard::Malformed(error)),
             Ok(mad) => {
                 self.stats.cm_rx_msgs += 1;
                 match &mad.message {
-                    Message::Req(request) => self.requested(now, arrival, &mad, request),
+                    Message::Req(request) => {
+                        let most = path.map_or(self.config.mtu, |path| path.min(self.config.mtu));
+                        self.requested(now, arrival, (&mad, request), most)
+                    }
                     Message::SidrReq(request) => self.asked(now, arrival, &mad, request),
                     _ => self.answered(now, arrival, &mad),
                 }
@@ -599,7 +609,7 @@ impl Manager {
         id
     }
 
-    fn transaction(&mut self) -> u64 {
+    pub(super) fn transaction(&mut self) -> u64 {
         self.next_transaction = self.next_transaction.wrapping_add(1);
         self.next_transaction
     }
