@@ -9,13 +9,14 @@ use super::place::{CLIENT, Place, SERVER};
 /// Says in a few words what was seen.
 type Case = fn(&Place) -> Result<String>;
 
-pub(super) const CASES: [(&str, Case); 8] = [
+pub(super) const CASES: [(&str, Case); 9] = [
     ("queue pairs have UDP source ports of their own, the same in both directions", ports),
     ("datagrams pass a filter that lets in port 4791 alone", datagrams),
     ("with FERROCE_SOURCE_PORTS=4791 a filter of connections lets in answers", one_port),
     ("marks of nftables slow the sender down, and without them there is no CNP", marks),
     ("ferroce counters shows the control, its window and round trips", control),
     ("a path that is too narrow is named, and RDMA CM takes what fits", narrow),
+    ("RDMA CM takes what fits the path from the server, too", narrow_from_server),
     ("hosts of two MTUs connect by RDMA CM, whichever asks", two_mtus),
     ("a path that drops long packets without a word is told from a peer that is gone", silent),
 ];
@@ -157,13 +158,31 @@ fn on_narrow_path(place: &Place) -> Result<String> {
     Ok("told at the end, and passed with 1,024".to_owned())
 }
 
+/// What a client reads is long, and what it sends is not: the server alone is told.
+fn narrow_from_server(place: &Place) -> Result<String> {
+    place.rule("")?;
+    place.set_mtu([9000; 2], 9000)?;
+    place.narrow_to_client(1500)?;
+    let words = ["ib_read_bw", "-s", "65536", "-n", "20", "-R", "-u", "10"];
+    let result = place.perftest(&[], &words).and_then(|first| {
+        ensure!(!first.is_good(), "packets of 4,096 bytes pass a path of 1,500");
+        place.perftest(&[], &words)?.must_be_good()
+    });
+    place.set_mtu([1500; 2], 1500)?;
+    result.map(|()| "once it was told".to_owned())
+}
+
 fn two_mtus(place: &Place) -> Result<String> {
     place.rule("")?;
+    let twice = ("FERROCE_FAULTS", "duplicate");
     let result = [[9000, 1500], [1500, 9000]].into_iter().try_for_each(|hosts| {
         place.set_mtu(hosts, hosts[1])?;
         let words = ["ib_read_bw", "-s", "65536", "-n", "20", "-R"];
-        let outcome = place.perftest(&[], &words)?;
-        outcome.must_be_good().with_context(|| format!("client and server of {hosts:?} bytes"))
+        [&[][..], &[twice]].into_iter().try_for_each(|variables| {
+            let outcome = place.perftest(variables, &words)?;
+            let about = || format!("client and server of {hosts:?} bytes, {variables:?}");
+            outcome.must_be_good().with_context(about)
+        })
     });
     place.set_mtu([1500; 2], 1500)?;
     result.map(|()| "9,000 and 1,500 bytes".to_owned())

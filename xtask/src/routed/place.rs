@@ -141,6 +141,11 @@ impl Place {
         set(&self.router, PORTS[1], to_server)
     }
 
+    /// The MTU of the router towards the client, until [`Place::set_mtu`] sets it anew.
+    pub(super) fn narrow_to_client(&self, mtu: u32) -> Result<()> {
+        self.router.ip(&["link", "set", PORTS[0], "mtu", &mtu.to_string()])
+    }
+
     /// What `ferroce counters` prints of the programs of both hosts.
     fn counters(&self) -> Result<String> {
         let lab = &self.labs[0];
