@@ -60,8 +60,10 @@ pub(crate) const SHAPER_PERCENT: u64 = 125;
 pub(crate) const SHAPER_STRETCHES: usize = 4;
 /// each as long as this,
 pub(crate) const SHAPER_STRETCH: Span = Span::from_ms(5);
-/// and so many bytes at once.
+/// and so many bytes at once,
 pub(crate) const SHAPER_BURST_BYTES: u64 = 128 << 10;
+/// or what takes so long at that rate: so late a driver comes on a busy host, and what it could have sent is not lost.
+pub(crate) const SHAPER_BURST_TIME: Span = Span::from_us(1_500);
 /// Where a window follows the path, a READ is asked for in so many parts of it.
 pub(crate) const READ_CHUNKS_OF_WINDOW: u32 = 8;
 /// Of no fewer packets than these.
