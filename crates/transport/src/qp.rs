@@ -363,10 +363,9 @@ impl Qp {
     /// acknowledges has been executed.
     pub(crate) fn take_owed_acknowledgement(&mut self, adapter: &mut Adapter) -> Option<Outgoing> {
         self.timers.stop(Timer::AckDelay);
-        if !self.responder.owes_acknowledgement() {
-            return None;
-        }
-        self.next_reply(adapter)
+        self.responder.forget_gaps();
+        let owes = self.responder.owes_acknowledgement();
+        owes.then(|| self.next_reply(adapter)).flatten()
     }
 
     /// Writes the headers of a packet, and says what follows them.

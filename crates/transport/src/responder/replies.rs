@@ -66,13 +66,14 @@ impl Responder {
         !self.replies.is_empty()
     }
 
-    /// Whether the next answer is an acknowledgement, once those are left out that only tell what has arrived behind a
-    /// gap.
-    pub(crate) fn owes_acknowledgement(&mut self) -> bool {
-        while let Some(Reply::Selective { .. }) = self.replies.front() {
-            self.replies.pop_front();
-        }
+    /// Whether the next answer is an acknowledgement.
+    pub(crate) fn owes_acknowledgement(&self) -> bool {
         matches!(self.replies.front(), Some(Reply::Acknowledge { .. }))
+    }
+
+    /// No longer tells what has arrived behind a gap.
+    pub(crate) fn forget_gaps(&mut self) {
+        self.replies.retain(|reply| !matches!(reply, Reply::Selective { .. }));
     }
 
     /// Whether the next answer is a READ response.
