@@ -186,6 +186,7 @@ mod arrival;
 pub mod attributes;
 mod blocked;
 mod bring_up;
+mod bursts;
 pub mod cm;
 mod completer;
 mod config;

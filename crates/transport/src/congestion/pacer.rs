@@ -7,6 +7,7 @@ use alloc::collections::VecDeque;
 use rdma::{Mtu, Psn, QpType, Rate, Span, Time};
 
 use super::{Congestion, Controller, Progress, Telemetry};
+use crate::bursts::Bursts;
 use crate::limits::{
     LINK_HEADER_BYTES, PACED_BATCH_BYTES, PACED_BATCH_TIME, PACKET_OVERHEAD_BYTES, ROUND_TRIPS_MAX,
 };
@@ -40,10 +41,9 @@ pub(crate) struct Pacer {
     most_bytes: u64,
     /// How much may be now.
     window_bytes: u64,
-    /// At what rate that is to leave, in batches, and when all that has left would have at that rate.
+    /// At what rate that is to leave, in batches.
     pace: Option<Rate>,
-    paced_until: Time,
-    is_batch_full: bool,
+    batches: Bursts,
     /// What a full packet counts of that.
     packet_bytes: u64,
     /// Requests that an acknowledgement was asked for.
@@ -80,8 +80,7 @@ impl Pacer {
             most_bytes,
             window_bytes: most_bytes,
             pace: None,
-            paced_until: Time::ZERO,
-            is_batch_full: false,
+            batches: Bursts::default(),
             packet_bytes: 0,
             asked: VecDeque::new(),
             probed: None,
@@ -202,25 +201,19 @@ impl Pacer {
         (self.next > now).then_some(self.next)
     }
 
-    /// When a request may leave, if not now: once a batch is full, when there is room for half of one, so that
-    /// a driver that comes often does not send packets one by one.
+    /// When a request may leave, if not now.
     #[inline]
     pub(crate) fn batch_held_until(&mut self, now: Time) -> Option<Time> {
-        let pace = self.pace?;
-        let batch = batch_time(pace);
-        let ahead = self.paced_until.since(now);
-        let half = Span::from_ps(batch.as_ps() / 2);
-        self.is_batch_full = ahead > if self.is_batch_full { half } else { batch };
-        self.is_batch_full.then(|| self.paced_until - half)
+        let batch = batch_time(self.pace?);
+        self.batches.held_until(now, batch)
     }
 
     /// Bytes of the window that may leave at once.
     #[inline]
     pub(crate) fn batch_bytes(&self, now: Time) -> u64 {
         let Some(pace) = self.pace else { return u64::MAX };
-        let batch = batch_time(pace);
-        let left = batch.as_ps().saturating_sub(self.paced_until.since(now).as_ps());
-        let bits = u128::from(left) * u128::from(pace.as_bps()) / 1_000_000_000_000;
+        let left = self.batches.left(now, batch_time(pace));
+        let bits = u128::from(left.as_ps()) * u128::from(pace.as_bps()) / 1_000_000_000_000;
         u64::try_from(bits / 8).unwrap_or(u64::MAX)
     }
 
@@ -228,14 +221,14 @@ impl Pacer {
     #[inline]
     pub(crate) fn spend(&mut self, now: Time, bytes: u64, packets: u32) {
         if let Some(pace) = self.pace {
-            self.paced_until = self.paced_until.max(now) + pace.time_of(bytes) * packets.into();
+            self.batches.spend(now, pace.time_of(bytes) * packets.into());
         }
     }
 
     /// The last so many have not left after all.
     pub(crate) fn take_back(&mut self, bytes: u64, packets: u32) {
         if let Some(pace) = self.pace {
-            self.paced_until = self.paced_until - pace.time_of(bytes) * packets.into();
+            self.batches.take_back(pace.time_of(bytes) * packets.into());
         }
     }
 
