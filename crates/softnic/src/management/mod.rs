@@ -21,7 +21,7 @@ use std::io;
 use rdma::{Mtu, Psn, QKey, Qpn, Time};
 use transport::Arrival;
 use transport::cm::{CommId, Manager, Outgoing};
-use wire::cm::{Mad, Message};
+use wire::cm::Mad;
 use wire::{Opcode, deth, mad, roce};
 
 use crate::attachment::membership::Membership;
@@ -198,7 +198,8 @@ impl Management {
                 self.crowded.push_back((slot, Waiting::new(*now + HANDOVER_PATIENCE, packet)));
             }
             Owner::Ours | Owner::Nobody => {
-                let path = path_of_request(packet, membership, *now);
+                let source = packet.arrival.source;
+                let path = || membership.path_bytes(source, *now).map(Mtu::fitting);
                 if let Err(cause) = manager.handle(*now, packet.arrival, path, packet.payload()) {
                     let source = packet.received.source;
                     tracing::debug!(%source, ?cause, "a message is of no use");
@@ -236,13 +237,6 @@ impl Management {
             return Some(Built { flow, length: at + mad::LEN });
         }
     }
-}
-
-/// The longest path MTU that the path to who asks for a connection takes, where that is known.
-fn path_of_request(packet: &GsiPacket<'_>, membership: &mut Membership, now: Time) -> Option<Mtu> {
-    let mad = Mad::parse(packet.payload()).ok()?;
-    let Message::Req(_) = mad.message else { return None };
-    membership.path_bytes(packet.arrival.source, now).map(Mtu::fitting)
 }
 
 /// Whether it asks for a service that this manager does not offer.

@@ -15,21 +15,16 @@ use crate::limits::{CM_RESPONSE_TIMEOUT, CM_RETRIES};
 use crate::{Arrival, Route};
 
 impl Manager {
-    /// A REQ. It may ask for `most` as its path MTU.
+    /// A REQ.
     pub(super) fn requested(
         &mut self,
         now: Time,
         arrival: &Arrival,
         (mad, request): (&Mad, &req::Repr),
-        most: Mtu,
+        path: impl FnOnce() -> Option<Mtu>,
     ) -> Result<(), Discard> {
-        let refuse = |reason| {
-            let mut rejection = rej(About::Req, reason, request.local_id);
-            if reason == rej::Reason::INVALID_MTU {
-                rejection.suggest_mtu(most);
-            }
-            Mad::new(mad.transaction, Message::Rej(rejection))
-        };
+        let rejection = |reason| rej(About::Req, reason, request.local_id);
+        let refuse = |reason| Mad::new(mad.transaction, Message::Rej(rejection(reason)));
         let key = (arrival.source, request.guid, request.local_id, false);
         let over = |known: &Conversation| {
             let rej = known.rej(About::Req, rej::Reason::CONSUMER, [0; rej::PRIVATE_LEN]);
@@ -55,15 +50,16 @@ impl Manager {
             Transport::Extended => request.extended_transport == EXTENDED_XRC,
             Transport::Rd => false,
         };
-        let problem = if !is_offered {
-            Some(rej::Reason::INVALID_TRANSPORT)
-        } else if Mtu::from_code(request.mtu).is_none_or(|mtu| mtu > most) {
-            Some(rej::Reason::INVALID_MTU)
-        } else {
-            None
-        };
-        if let Some(reason) = problem {
-            self.send(route, refuse(reason));
+        if !is_offered {
+            self.send(route, refuse(rej::Reason::INVALID_TRANSPORT));
+            return Ok(());
+        }
+        let port = self.config.mtu;
+        let most = path().map_or(port, |path| path.min(port));
+        if Mtu::from_code(request.mtu).is_none_or(|mtu| mtu > most) {
+            let mut rejection = rejection(rej::Reason::INVALID_MTU);
+            rejection.suggest_mtu(most);
+            self.send(route, Mad::new(mad.transaction, Message::Rej(rejection)));
             return Ok(());
         }
         if !self.has_room(listener) || !self.make_room(now, arrival.source) {

@@ -320,8 +320,9 @@ impl Manager {
 
     // ---- the driver's verbs
 
-    /// Takes a datagram that has arrived at QP1. `path` is the longest path MTU that the path to its sender takes, where
-    /// that is known: a request may ask for no more than that, and no more than the port has.
+    /// Takes a datagram that has arrived at QP1. `path` says the longest path MTU that the path to its sender takes, where
+    /// that is known: a request may ask for no more than that, and no more than the port has. It is asked of requests alone
+    /// that are not refused or answered already.
     ///
     /// # Errors
     /// Why it changed nothing. It is counted.
@@ -329,7 +330,7 @@ impl Manager {
         &mut self,
         now: Time,
         arrival: &Arrival,
-        path: Option<Mtu>,
+        path: impl FnOnce() -> Option<Mtu>,
         bytes: &[u8],
     ) -> Result<(), Discard> {
         let result = match Mad::parse(bytes) {
@@ -337,10 +338,7 @@ impl Manager {
             Ok(mad) => {
                 self.stats.cm_rx_msgs += 1;
                 match &mad.message {
-                    Message::Req(request) => {
-                        let most = path.map_or(self.config.mtu, |path| path.min(self.config.mtu));
-                        self.requested(now, arrival, (&mad, request), most)
-                    }
+                    Message::Req(request) => self.requested(now, arrival, (&mad, request), path),
                     Message::SidrReq(request) => self.asked(now, arrival, &mad, request),
                     _ => self.answered(now, arrival, &mad),
                 }

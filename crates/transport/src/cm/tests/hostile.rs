@@ -28,7 +28,7 @@ fn handle(server: &mut Manager, from: usize, mad: &Mad) -> Result<(), Discard> {
 }
 
 fn handle_at(now: Time, server: &mut Manager, from: usize, mad: &Mad) -> Result<(), Discard> {
-    server.handle(now, &arrival(from, SERVER), None, &mad.to_bytes())
+    server.handle(now, &arrival(from, SERVER), || None, &mad.to_bytes())
 }
 
 fn sent(server: &mut Manager) -> usize {
@@ -201,7 +201,7 @@ fn three_thousand_connections_in_turn_never_wait() {
         let way = arrival(CLIENT, SERVER);
         let say = |server: &mut Manager, message| {
             let mad = Mad::new(number.into(), message);
-            server.handle(now, &way, None, &mad.to_bytes())
+            server.handle(now, &way, || None, &mad.to_bytes())
         };
         assert_eq!(say(&mut server, Message::Req(asked)), Ok(()), "{number}");
         let asked = events(&mut server).into_iter().find_map(|event| match event {
@@ -344,7 +344,7 @@ fn who_pretends_to_be_the_peer_does_not_know_its_guid() {
 
         // The attacker asks the client for a connection from an address of its own, to hear a GUID.
         client.listen(SERVICE, None, 8).unwrap();
-        let asked = client.handle(NOW, &arrival(OTHER, CLIENT), None, &req(1, 1, 3).to_bytes());
+        let asked = client.handle(NOW, &arrival(OTHER, CLIENT), || None, &req(1, 1, 3).to_bytes());
         assert_eq!(asked, Ok(()));
         assert!(accept_all(&mut client).is_some());
         let said = client.poll_transmit().expect("a REP");
@@ -356,7 +356,7 @@ fn who_pretends_to_be_the_peer_does_not_know_its_guid() {
             let qpn = slot | guess;
             let forged = req::Repr { local_id: 1_000 + guess, guid: told.guid, ..request(qpn) };
             let mad = Mad::new(guess.into(), Message::Req(forged));
-            let taken = server.handle(now, &arrival(CLIENT, SERVER), None, &mad.to_bytes());
+            let taken = server.handle(now, &arrival(CLIENT, SERVER), || None, &mad.to_bytes());
             assert_eq!(taken, Ok(()), "{guess}");
             for event in events(&mut server) {
                 assert_ne!(event.conversation(), victim, "{guess}: {event:?}");

@@ -121,7 +121,7 @@ impl Hosts {
     }
 
     fn deliver(&mut self, host: usize, mad: &Mad) -> Result<(), Discard> {
-        self.hosts[host].handle(self.now, &arrival(1 - host, host), None, &mad.to_bytes())
+        self.hosts[host].handle(self.now, &arrival(1 - host, host), || None, &mad.to_bytes())
     }
 
     /// Delivers what is on the way to `host`, and says what has become of it.
@@ -559,7 +559,7 @@ fn a_message_from_another_address_is_no_answer() {
     it.accept(passive);
     it.sends(1);
     let rep = it.wire[0].pop_front().unwrap();
-    let forged = it.hosts[0].handle(it.now, &arrival(5, 0), None, &rep.to_bytes());
+    let forged = it.hosts[0].handle(it.now, &arrival(5, 0), || None, &rep.to_bytes());
     assert_eq!(forged, Err(Discard::Stray));
     assert_eq!(it.event(0), None);
     assert_eq!(it.deliver(0, &rep), Ok(()));
@@ -777,7 +777,7 @@ fn numbers_are_not_used_again_at_once_and_come_to_an_end() {
 #[test]
 fn what_is_no_message_is_counted() {
     let mut it = Hosts::new();
-    let truncated = it.hosts[0].handle(it.now, &arrival(1, 0), None, &[1; 100]);
+    let truncated = it.hosts[0].handle(it.now, &arrival(1, 0), || None, &[1; 100]);
     assert_eq!(truncated, Err(Discard::Malformed(wire::Error::Length)));
     let rtu = brief::Rtu { local_id: 1, remote_id: 2, private: [0; brief::RTU_PRIVATE_LEN] };
     assert_eq!(it.deliver(0, &Mad::new(1, Message::Rtu(rtu))), Err(Discard::Stray));

@@ -180,7 +180,8 @@ impl World {
         due.sort_by_key(|(at, order, ..)| (*at, *order));
         for (_, _, to, Outgoing { route, mad }) in due {
             assert_eq!(route.destination, gid(to));
-            let _ = self.managers[to].handle(self.now, &arrival(1 - to, to), None, &mad.to_bytes());
+            let _ =
+                self.managers[to].handle(self.now, &arrival(1 - to, to), || None, &mad.to_bytes());
         }
         true
     }
@@ -246,7 +247,7 @@ fn no_datagram_makes_a_manager_panic() {
                 let length = if random.chance(5) { random.next() as usize % 257 } else { 256 };
                 let from = if random.chance(10) { 5 } else { 1 - to };
                 let arrival = arrival(from, *to);
-                let _ = world.managers[*to].handle(world.now, &arrival, None, &bytes[..length]);
+                let _ = world.managers[*to].handle(world.now, &arrival, || None, &bytes[..length]);
                 // The applications hear nothing of it: what they would say is the other test's.
                 for host in &mut world.managers {
                     while host.poll_event().is_some() {}

@@ -201,7 +201,7 @@ impl World {
             Arrival { source: host(from), destination: host(0), traffic_class: 3, hop_limit: 64 };
         let before = self.manager.stats().cm_tx_msgs;
         // What is wrong with it is counted.
-        let _ = self.manager.handle(self.now, &arrival, None, bytes);
+        let _ = self.manager.handle(self.now, &arrival, || None, bytes);
         self.flush();
         let answers = (self.manager.stats().cm_tx_msgs - before) as usize;
         assert!(answers <= ANSWERS_MAX, "one message has provoked {answers}");
