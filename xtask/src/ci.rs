@@ -1,9 +1,11 @@
 //! `cargo xtask ci`: every check, each a command that can be run alone.
 //!
 //! What is not well formed or cannot be built ends the run. After that a red stage does not keep the others
-//! from running, so that one run tells everything that is wrong. The last lines count the tests and the
-//! programs together, and name the stages that failed.
+//! from running, so that one run tells everything that is wrong. The last lines say which stages took longest,
+//! count the tests and the programs together, and name the stages that failed.
 
+use core::cmp::Reverse;
+use core::time::Duration;
 use std::ffi::OsString;
 use std::time::Instant;
 
@@ -24,6 +26,9 @@ const LINK_STORMS: &str = "4000";
 /// What is injected in the second run of the programs.
 const FAULTS: &str = "loss=0.01,reorder=0.01,seed=7";
 
+/// How many of the stages that took longest are named at the end.
+const STAGES_NAMED: usize = 12;
+
 /// What has become of the stages so far.
 #[derive(Default)]
 struct Outcome {
@@ -31,39 +36,48 @@ struct Outcome {
     failed: Vec<String>,
     /// What this machine could not run.
     not_run: Vec<String>,
+    took: Vec<(&'static str, Duration)>,
 }
 
 pub(crate) fn run() -> Result<()> {
-    source()?;
     let mut outcome = Outcome::default();
+    outcome.source()?;
     outcome.programs();
     outcome.machines();
-    let Outcome { tally, failed, not_run } = outcome;
+    println!("\n{}", longest(&outcome.took));
+    let Outcome { tally, failed, not_run, .. } = outcome;
     let not_run: String = not_run.iter().map(|name| format!("; {name} was not run")).collect();
-    println!("\n{tally}{not_run}");
+    println!("{tally}{not_run}");
     if !failed.is_empty() {
         bail!("failed: {}", failed.join(", "));
     }
     Ok(())
 }
 
-/// How the source reads, and whether it builds.
-fn source() -> Result<()> {
-    stage("fmt", || workspace::run(cargo().args(["fmt", "--all", "--check"])))?;
-    stage("tidy", || tidy::run(&tidy::Choice::default()))?;
-    stage("clippy", || {
-        let what =
-            ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
-        workspace::run(cargo().args(what))
-    })?;
-    stage("doc", || {
-        let what = ["doc", "--workspace", "--no-deps", "--all-features"];
-        workspace::run(cargo().args(what).env("RUSTDOCFLAGS", "-D warnings"))
-    })?;
-    stage("dist", dist::run)
-}
-
 impl Outcome {
+    /// How the source reads, and whether it builds.
+    fn source(&mut self) -> Result<()> {
+        self.timed("fmt", || workspace::run(cargo().args(["fmt", "--all", "--check"])))?;
+        self.timed("tidy", || tidy::run(&tidy::Choice::default()))?;
+        self.timed("clippy", || {
+            let what = [
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--all-features",
+                "--",
+                "-D",
+                "warnings",
+            ];
+            workspace::run(cargo().args(what))
+        })?;
+        self.timed("doc", || {
+            let what = ["doc", "--workspace", "--no-deps", "--all-features"];
+            workspace::run(cargo().args(what).env("RUSTDOCFLAGS", "-D warnings"))
+        })?;
+        self.timed("dist", dist::run)
+    }
+
     /// Tests, and programs on this host.
     fn programs(&mut self) {
         self.stage("abi", abi::run);
@@ -110,15 +124,15 @@ impl Outcome {
         self.if_it_can("interop", || interop::prepare(&peer), || interop::run(&peer));
     }
 
-    fn stage(&mut self, name: &str, work: impl FnOnce() -> Result<()>) {
-        if let Err(why) = stage(name, work) {
+    fn stage(&mut self, name: &'static str, work: impl FnOnce() -> Result<()>) {
+        if let Err(why) = self.timed(name, work) {
             eprintln!("error: {why:#}");
             self.failed.push(name.to_owned());
         }
     }
 
     /// A stage that counts what it runs.
-    fn tests(&mut self, name: &str, work: impl FnOnce() -> Result<Tally>) {
+    fn tests(&mut self, name: &'static str, work: impl FnOnce() -> Result<Tally>) {
         let mut all = self.tally;
         self.stage(name, || {
             let tally = work()?;
@@ -131,7 +145,7 @@ impl Outcome {
 
     fn if_it_can(
         &mut self,
-        name: &str,
+        name: &'static str,
         prepared: impl FnOnce() -> Result<()>,
         run: impl FnOnce() -> Result<Tally>,
     ) {
@@ -150,16 +164,28 @@ impl Outcome {
             self.not_run.push(name.to_owned());
         }
     }
+
+    fn timed(&mut self, name: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        terminal::heading(name);
+        let start = Instant::now();
+        let result = work();
+        let took = start.elapsed();
+        self.took.push((name, took));
+        let word = if result.is_ok() { terminal::green("ok") } else { terminal::red("FAILED") };
+        println!("{word} {name}, {:.1} s", took.as_secs_f64());
+        result.with_context(|| format!("stage {name}"))
+    }
 }
 
-fn stage(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    terminal::heading(name);
-    let start = Instant::now();
-    let result = work();
-    let seconds = start.elapsed().as_secs_f64();
-    match &result {
-        Ok(()) => println!("{} {name}, {seconds:.1} s", terminal::green("ok")),
-        Err(_) => println!("{} {name}, {seconds:.1} s", terminal::red("FAILED")),
-    }
-    result.with_context(|| format!("stage {name}"))
+/// The time of all stages, and the names of those that took most of it.
+fn longest(took: &[(&'static str, Duration)]) -> String {
+    let total: Duration = took.iter().map(|(_, took)| took).sum();
+    let mut by_time = took.to_vec();
+    by_time.sort_by_key(|(_, took)| Reverse(*took));
+    let named: Vec<String> = by_time
+        .iter()
+        .take(STAGES_NAMED)
+        .map(|(name, took)| format!("{name} {} s", took.as_secs()))
+        .collect();
+    format!("{} s: {}", total.as_secs(), named.join(", "))
 }
