@@ -7,11 +7,13 @@
 //!   │A│ resv7   │               PSN                 │
 //! ```
 //!
-//! The reserved bits are sent as zero and ignored on receipt (IBTA vol 1, 9.2), with one exception: where a queue
+//! The reserved bits are sent as zero and ignored on receipt (IBTA vol 1, 9.2), with two exceptions. Where a queue
 //! pair asks for it, `resv6` holds the sign of a Ferroce NIC that repeats selectively, or the sign that this packet is
 //! one of two that are the same. Other NICs ignore it, as the standard says and Linux's Soft-RoCE does, which
 //! takes the queue pair out of that word by a mask. The check that covers `F`, `B` and `resv6` masks them (see
-//! [`crate::icrc`]), because switches may set FECN on the way.
+//! [`crate::icrc`]), because switches may set FECN on the way. And where two such NICs have found that longer packets
+//! than those of the path MTU pass between them, `resv7` of a request says how long those of its message are
+//! ([`Stride`]); the ICRC covers it.
 
 use core::fmt;
 
@@ -39,6 +41,7 @@ const FECN: u8 = 0x80;
 const BECN: u8 = 0x40;
 const RESERVED_6: u8 = 0x3f;
 const ACK_REQUEST: u8 = 0x80;
+const RESERVED_7: u8 = 0x7f;
 
 /// What a Ferroce NIC that repeats selectively says to its like in `resv6`. All bits are set one way or the other, so
 /// that no single flaw makes a sign, or another one of it.
@@ -52,6 +55,36 @@ pub enum Sign {
     Selective = 0x29,
     /// The same, and this packet is one of two that are sent at once: it is nothing if the other has arrived.
     Twice = 0x16,
+}
+
+/// How long the packets of a message are, all but the last, if they are longer than the path MTU; `resv7` holds it,
+/// in parts of 128 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Stride(u8);
+
+impl Stride {
+    /// They are as long as the path MTU.
+    pub const PATH_MTU: Self = Self(0);
+    const UNIT: u32 = 128;
+
+    /// The longest that is no longer than `bytes` of payload.
+    pub const fn fitting(bytes: u32) -> Self {
+        let units = bytes / Self::UNIT;
+        Self(if units > RESERVED_7 as u32 { RESERVED_7 } else { units as u8 })
+    }
+
+    /// The longest whose packets fit an interface MTU of `bytes`, whatever their headers.
+    pub const fn of_interface(bytes: u32) -> Self {
+        Self::fitting(bytes.saturating_sub(rdma::mtu::HEADROOM))
+    }
+
+    /// In bytes of payload, if it is not the path MTU.
+    pub const fn bytes(self) -> Option<u32> {
+        match self.0 {
+            0 => None,
+            units => Some(units as u32 * Self::UNIT),
+        }
+    }
 }
 
 /// A view of the bytes of a BTH and whatever follows it.
@@ -138,6 +171,11 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.bytes()[field::ACK_REQUEST] & ACK_REQUEST != 0
     }
 
+    /// How long the packets of its message are, if a Ferroce NIC says so.
+    pub fn stride(&self) -> Stride {
+        Stride(self.bytes()[field::ACK_REQUEST] & RESERVED_7)
+    }
+
     /// The packet sequence number.
     pub fn psn(&self) -> Psn {
         Psn::new(be24(self.bytes(), field::PSN))
@@ -177,6 +215,8 @@ pub struct Repr {
     pub destination: Qpn,
     /// Whether an acknowledgement is asked for.
     pub ack_request: bool,
+    /// How long the packets of its message are; of no meaning without a sign.
+    pub stride: Stride,
     /// The packet sequence number.
     pub psn: Psn,
 }
@@ -195,6 +235,7 @@ impl Repr {
             sign: Sign::None,
             destination,
             ack_request: false,
+            stride: Stride::PATH_MTU,
             psn,
         }
     }
@@ -221,6 +262,7 @@ impl Repr {
             sign: packet.sign(),
             destination: packet.destination(),
             ack_request: packet.ack_request(),
+            stride: packet.stride(),
             psn: packet.psn(),
         })
     }
@@ -237,7 +279,7 @@ impl Repr {
         bytes[field::DESTINATION].copy_from_slice(&self.destination.value().to_be_bytes());
         bytes[field::CONGESTION] = bit(self.fecn, FECN) | bit(self.becn, BECN) | self.sign as u8;
         bytes[field::PSN].copy_from_slice(&self.psn.value().to_be_bytes());
-        bytes[field::ACK_REQUEST] = bit(self.ack_request, ACK_REQUEST);
+        bytes[field::ACK_REQUEST] = bit(self.ack_request, ACK_REQUEST) | self.stride.0;
     }
 }
 
@@ -255,6 +297,9 @@ impl fmt::Display for Repr {
             if set {
                 f.write_str(name)?;
             }
+        }
+        if let Some(bytes) = self.stride.bytes().filter(|_| self.sign != Sign::None) {
+            write!(f, " stride={bytes}")?;
         }
         Ok(())
     }
@@ -305,6 +350,21 @@ mod tests {
             assert_eq!(Repr::parse(&bytes), Ok(repr()));
             bytes[4] ^= 1 << bit;
         }
+    }
+
+    #[test]
+    fn a_stride_is_in_parts_of_128_bytes_beside_the_request_for_an_acknowledgement() {
+        let mut bytes = BYTES;
+        let long = Repr { stride: Stride::fitting(1416), ..repr() };
+        long.emit(&mut bytes);
+        assert_eq!(bytes[8], 0x80 | 11);
+        assert_eq!(Repr::parse(&bytes), Ok(long));
+        assert_eq!(long.stride.bytes(), Some(1408));
+        assert_eq!(Stride::fitting(127), Stride::PATH_MTU);
+        assert_eq!(Stride::of_interface(1500).bytes(), Some(1408));
+        assert_eq!(Stride::of_interface(9000).bytes(), Some(8832));
+        assert_eq!(Stride::of_interface(0), Stride::PATH_MTU);
+        assert_eq!(Stride::fitting(u32::MAX).bytes(), Some(127 * 128));
     }
 
     #[test]

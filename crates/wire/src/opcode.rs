@@ -38,6 +38,10 @@ pub enum Operation {
     Acknowledge,
     /// Negative acknowledge that lists what did arrive: between queue pairs with selective repeat.
     SelectiveAcknowledge,
+    /// Tries whether the path takes a packet as long as this: between queue pairs with selective repeat.
+    PathProbe,
+    /// Its answer, as long.
+    PathProbeAnswer,
     /// The answer to an atomic.
     AtomicAcknowledge,
     /// Compare and swap.
@@ -226,7 +230,12 @@ const fn row(
     };
     let payload = matches!(
         operation,
-        Operation::Send | Operation::Write | Operation::ReadResponse | Operation::AtomicWrite
+        Operation::Send
+            | Operation::Write
+            | Operation::ReadResponse
+            | Operation::AtomicWrite
+            | Operation::PathProbe
+            | Operation::PathProbeAnswer
     );
     let headers_len = headers.len();
     Some(Facts { service, operation, part, attach, headers, headers_len, payload })
@@ -241,12 +250,17 @@ const fn is_request(operation: Operation) -> bool {
             | Operation::CompareSwap
             | Operation::FetchAdd
             | Operation::AtomicWrite
+            | Operation::PathProbe
     )
 }
 
 const fn selective(service: Service) -> Option<Facts> {
     let headers = Headers::AETH.and(Headers::SAETH);
     row(service, Operation::SelectiveAcknowledge, Part::Only, Attach::Nothing, headers)
+}
+
+const fn path_probe(operation: Operation) -> Option<Facts> {
+    row(Service::Rc, operation, Part::Only, Attach::Nothing, Headers::NONE)
 }
 
 /// The opcodes of a connected service, by their low five bits.
@@ -309,6 +323,8 @@ static TABLE: [Option<Facts>; 256] = {
             }
             5 => connected(Service::Xrc, low),
             6 if low == 0x11 => selective(Service::Rc),
+            6 if low == 0x12 => path_probe(Operation::PathProbe),
+            6 if low == 0x13 => path_probe(Operation::PathProbeAnswer),
             7 if low == 0x11 => selective(Service::Xrc),
             _ => None,
         };
@@ -324,6 +340,10 @@ impl Opcode {
     pub const RC_SELECTIVE_ACKNOWLEDGE: Self = Self(0xd1);
     /// XRC selective acknowledge, as well.
     pub const XRC_SELECTIVE_ACKNOWLEDGE: Self = Self(0xf1);
+    /// RC path probe, as well.
+    pub const RC_PATH_PROBE: Self = Self(0xd2);
+    /// RC path probe answer, as well.
+    pub const RC_PATH_PROBE_ANSWER: Self = Self(0xd3);
     /// RC atomic acknowledge.
     pub const RC_ATOMIC_ACKNOWLEDGE: Self = Self(0x12);
     /// RC READ request.
@@ -443,6 +463,8 @@ impl fmt::Display for Opcode {
             Operation::ReadResponse => "RDMA READ response",
             Operation::Acknowledge => "Acknowledge",
             Operation::SelectiveAcknowledge => "Selective Acknowledge",
+            Operation::PathProbe => "Path Probe",
+            Operation::PathProbeAnswer => "Path Probe Answer",
             Operation::AtomicAcknowledge => "ATOMIC Acknowledge",
             Operation::CompareSwap => "CmpSwap",
             Operation::FetchAdd => "FetchAdd",
@@ -508,6 +530,8 @@ mod tests {
         assert_eq!(Opcode::RC_ACKNOWLEDGE.to_string(), "RC Acknowledge");
         assert_eq!(Opcode::RC_SELECTIVE_ACKNOWLEDGE.to_string(), "RC Selective Acknowledge");
         assert_eq!(Opcode::XRC_SELECTIVE_ACKNOWLEDGE.to_string(), "XRC Selective Acknowledge");
+        assert_eq!(Opcode::RC_PATH_PROBE.to_string(), "RC Path Probe Only");
+        assert_eq!(Opcode::RC_PATH_PROBE_ANSWER.to_string(), "RC Path Probe Answer Only");
         assert_eq!(Opcode::RC_ATOMIC_ACKNOWLEDGE.to_string(), "RC ATOMIC Acknowledge");
         assert_eq!(Opcode::RC_READ_REQUEST.to_string(), "RC RDMA READ Request");
         assert_eq!(Opcode::RC_COMPARE_SWAP.to_string(), "RC CmpSwap");
@@ -545,8 +569,8 @@ mod tests {
 
     #[test]
     fn the_table_has_every_service_once() {
-        // RC 24, XRC 23, UC 12, UD 2, CNP 1, and two of the manufacturer's own.
-        assert_eq!(Opcode::all().count(), 24 + 23 + 12 + 2 + 1 + 2);
+        // RC 24, XRC 23, UC 12, UD 2, CNP 1, and four of the manufacturer's own.
+        assert_eq!(Opcode::all().count(), 24 + 23 + 12 + 2 + 1 + 4);
         let mut names: std::vec::Vec<_> = Opcode::all().map(|opcode| format!("{opcode}")).collect();
         names.sort();
         names.dedup();
