@@ -21,7 +21,7 @@ fn described(device: &DeviceInfo, options: &Options) -> String {
         text.push_str(&format!("    {shortcomings}\n"));
     }
     if interface != "lo" {
-        text.push_str(&format!("    {}\n", between_hosts(options)));
+        text.push_str(&format!("    {}\n", between_hosts(device, options)));
     }
     for entry in &device.gids {
         let note = if entry.usable { "" } else { " (the interface has no such address)" };
@@ -31,15 +31,19 @@ fn described(device: &DeviceInfo, options: &Options) -> String {
 }
 
 /// How it talks to other hosts.
-fn between_hosts(options: &Options) -> String {
+fn between_hosts(device: &DeviceInfo, options: &Options) -> String {
     let control = options.congestion.told(false);
     let recovery = if options.signs { "selective repeat with soft NICs, else " } else { "" };
     let ports = match options.source_ports {
         SourcePorts::ByFlow => "49152 to 65535, one of each flow",
         SourcePorts::One => "4791",
     };
+    let stride = device.stride.filter(|_| options.signs);
+    let longer = stride.map_or(String::new(), |bytes| {
+        format!("\n    packets to soft NICs on other hosts: up to {bytes} bytes where the path takes them")
+    });
     format!(
-        "congestion control: {control}\n    repeated to other hosts: {recovery}{}\n    UDP source ports to other hosts: {ports}",
+        "congestion control: {control}\n    repeated to other hosts: {recovery}{}{longer}\n    UDP source ports to other hosts: {ports}",
         options.recovery.name()
     )
 }

@@ -49,8 +49,13 @@ impl Mtu {
 
     /// How many packets a message of `length` bytes takes; an empty one takes one.
     pub const fn packets(self, length: u32) -> u32 {
-        if length == 0 { 1 } else { length.div_ceil(self.bytes()) }
+        packets(length, self.bytes())
     }
+}
+
+/// The same of packets with so many bytes of payload `each`.
+pub const fn packets(length: u32, each: u32) -> u32 {
+    if length == 0 { 1 } else { length.div_ceil(each) }
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use core::net::{IpAddr, Ipv6Addr};
 use std::env;
 
 use rdma::Mtu;
+use transport::limits::STRIDE_MAX;
+use wire::bth::Stride;
 
 use crate::host::gid::{self, GidEntry};
 use crate::host::interfaces::{self, Interface, Offloads};
@@ -29,6 +31,9 @@ pub struct DeviceInfo {
     pub mtu: u32,
     /// The largest RDMA MTU that fits, or what `FERROCE_MTU` says.
     pub active_mtu: Mtu,
+    /// Bytes of payload of the packets between its queue pairs and those of soft NICs on other hosts, where the path takes
+    /// packets longer than the path MTU. `None` keeps to that, as where `FERROCE_MTU` says one.
+    pub stride: Option<u32>,
     /// What the interface and the kernel do for GSO batches.
     pub offloads: Offloads,
     /// Whether the interface is up and running.
@@ -91,6 +96,7 @@ impl DeviceInfo {
             guid: u64::from_be_bytes(gid::eui64(mac)),
             mtu: largest.bytes() + rdma::mtu::HEADROOM,
             active_mtu,
+            stride: None,
             offloads: Offloads { segmentation: true, coalescing: true },
             link_up: true,
             gids: gid::table(mac, &[address.into()]),
@@ -173,6 +179,10 @@ fn device(
         None if interface.mac != [0; 6] => interface.mac,
         _ => local_mac(&addresses),
     };
+    let active_mtu = active_mtu(interface, mtu)?;
+    let room = Stride::of_interface(interface.mtu).bytes().map(|bytes| bytes.min(STRIDE_MAX));
+    let may = mtu.is_none() && !interface.loopback;
+    let stride = room.filter(|bytes| may && *bytes > active_mtu.bytes());
     Ok(DeviceInfo {
         name: format!("ferroce{index}"),
         interface: interface.name.clone(),
@@ -182,7 +192,8 @@ fn device(
         guid: u64::from_be_bytes(gid::eui64(mac)),
         mtu: interface.mtu,
         offloads: interface.offloads,
-        active_mtu: active_mtu(interface, mtu)?,
+        active_mtu,
+        stride,
         link_up: interface.up,
         gids: gid::table(mac, &addresses),
         lab: None,
@@ -349,6 +360,9 @@ mod tests {
     #[test]
     fn an_mtu_that_does_not_fit_is_refused() {
         assert_eq!(list("lo", Some("1024"), &interfaces()).unwrap()[0].active_mtu, Mtu::B1024);
+        let stride = |mtu, name| list(name, mtu, &interfaces()).unwrap()[0].stride;
+        assert_eq!(stride(None, "eth0"), Some(1408));
+        assert_eq!((stride(Some("1024"), "eth0"), stride(None, "lo")), (None, None));
         for value in ["1500", "4k", "", "2048"] {
             let error = list("eth0", Some(value), &interfaces()).unwrap_err();
             assert!(error.to_string().contains("1024 is the largest"), "{value}: {error}");

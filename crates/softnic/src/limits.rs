@@ -51,10 +51,12 @@ pub(crate) const OUT_OF_ORDER_BYTES: usize = 16 << 20;
 /// Of the packets that wait for an acknowledgement, every so many asks for one: two long GSO batches.
 pub(crate) const ACK_INTERVAL_PACKETS: u32 = 2 * BATCH_PACKETS as u32;
 /// Bytes of packets that are built before the socket is called.
-pub(crate) const ARENA_BYTES: usize = 256 << 10;
-/// Bytes of the longest packet above UDP that is sent: the largest MTU, and less than 128 of
+pub(crate) const ARENA_BYTES: usize = 512 << 10;
+/// Bytes of the longest packet above UDP that is sent within a host: the largest MTU, and less than 128 of
 /// headers, padding and ICRC.
 pub(crate) const PACKET_MAX: usize = 4096 + 128;
+/// The same to another host, where a soft NIC may take longer packets.
+pub(crate) const LONG_PACKET_MAX: usize = transport::limits::STRIDE_MAX as usize + 128;
 /// Datagrams, or GSO batches, in one call of the kernel.
 pub(crate) const MESSAGES_MAX: usize = 32;
 /// The hop limit of packets that name none.

@@ -9,7 +9,7 @@ use wire::icrc::{Datagram, Prefix};
 use wire::roce::{ICRC_LEN, Repr};
 
 use crate::ProcessMemory;
-use crate::limits::PACKET_MAX;
+use crate::limits::LONG_PACKET_MAX;
 
 /// What one call of `receive` brought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -155,8 +155,8 @@ impl<'a> Begun<'a> {
         let begun =
             Self { headers: header.emit_as(psn, room), payload, pad: header.bth.pad.into() };
         assert!(
-            begun.len() + ICRC_LEN <= PACKET_MAX,
-            "the engine sends no packet longer than the largest MTU"
+            begun.len() + ICRC_LEN <= LONG_PACKET_MAX,
+            "the engine sends no packet longer than the longest"
         );
         begun
     }

@@ -344,7 +344,6 @@ impl Qp {
     ) -> Result<(), Drop> {
         let (psn, part) = (header.bth.psn, header.facts().part);
         let is_selective = self.requester.scoreboard.is_some();
-        let mtu = self.attributes.path_mtu;
         let pd = self.spec.pd;
         let wqe = self.requester.queue.front_mut();
         let wqe = wqe.filter(|wqe| wqe.begun.is_some()).ok_or(Drop::UnexpectedResponse)?;
@@ -359,7 +358,7 @@ impl Qp {
         }
         let (first, chunk) = wqe.begun.map_or((psn, 1), |begun| (begun.first_psn, begun.chunk));
         let packet = psn.distance_from(first);
-        let offset = u64::from(packet) * u64::from(mtu.bytes());
+        let offset = wqe.offset(packet);
         let Carried { payload, length } = carried;
         let whole = packet + 1 == wqe.packets;
         // Each chunk is a request. One that is repeated may begin later; under selective repeat it may
@@ -367,7 +366,7 @@ impl Qp {
         let begins = packet.is_multiple_of(chunk);
         let ends = whole || (packet + 1).is_multiple_of(chunk);
         let fits = (part.begins() || !begins) && (part.ends() == ends || is_selective && !ends);
-        let due = u64::from(wqe.length).saturating_sub(offset).min(mtu.bytes().into());
+        let due = u64::from(wqe.length).saturating_sub(offset).min(wqe.stride.into());
         if !fits || length as u64 != due {
             self.fail_oldest(CompletionStatus::BadResponse, adapter);
             return Ok(());

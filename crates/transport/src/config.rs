@@ -94,6 +94,9 @@ pub struct BetweenHosts {
     pub out_of_order_packets: u32,
     /// See there.
     pub out_of_order_bytes: usize,
+    /// The longest payload that a packet of the port has room for, if packets may be longer than the path MTU where both
+    /// ends sign; 0 keeps to that.
+    pub stride_max: u32,
 }
 
 impl BetweenHosts {
@@ -117,13 +120,13 @@ impl Config {
         bounds(self.out_of_order_packets, self.out_of_order_bytes)
     }
 
-    /// The most responses of `mtu` bytes that one READ request asks for. Under selective repeat
+    /// The most responses of `stride` bytes that one READ request asks for. Under selective repeat
     /// several requests fit into the bounds, so that the next one is under way when the last
     /// response of one is lost.
-    pub(crate) fn read_packets(&self, mtu: Mtu, kept: Option<Bounds>) -> u32 {
-        let bytes = self.read_chunk_bytes / mtu.bytes();
+    pub(crate) fn read_packets(&self, stride: u32, kept: Option<Bounds>) -> u32 {
+        let bytes = self.read_chunk_bytes / stride;
         let packets = kept.map_or(bytes, |kept| {
-            let room = kept.bytes as u32 / READS_IN_WINDOW / mtu.bytes();
+            let room = kept.bytes as u32 / READS_IN_WINDOW / stride;
             bytes.min(room).min(kept.packets / READS_IN_WINDOW)
         });
         packets.max(1)

@@ -534,7 +534,7 @@ impl Endpoint {
     fn send_finally(&mut self, qpn: Qpn, acknowledgement: Option<Outgoing>) {
         if let (Some(packet), Some(qp)) = (acknowledgement, self.qp(qpn)) {
             let mut written = Written::NOTHING;
-            qp.write(&packet, &mut written, &self.adapter);
+            qp.write(&packet, &mut written);
             self.final_acknowledgements.push_back((qpn, written));
         }
     }

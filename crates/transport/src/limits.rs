@@ -64,6 +64,14 @@ pub(crate) const SHAPER_STRETCH: Span = Span::from_ms(5);
 pub(crate) const SHAPER_BURST_BYTES: u64 = 128 << 10;
 /// or what takes so long at that rate: so late a driver comes on a busy host, and what it could have sent is not lost.
 pub(crate) const SHAPER_BURST_TIME: Span = Span::from_us(1_500);
+/// Bytes of payload of the longest packet that is not kept to a path MTU: what an interface of 9,000 has room for.
+pub const STRIDE_MAX: u32 = 69 * 128;
+/// In path MTUs: who asks for longer ones has another path MTU, which is a mistake of the two programs.
+pub(crate) const STRIDE_MTUS_MAX: u32 = 3;
+/// A path is probed so often for such packets before they are given up,
+pub(crate) const PATH_PROBES_MAX: u8 = 8;
+/// first after this time without an answer, and each time after twice as long.
+pub(crate) const PATH_PROBE_WAIT: Span = Span::from_ms(10);
 /// Where a window follows the path, a READ is asked for in so many parts of it.
 pub(crate) const READ_CHUNKS_OF_WINDOW: u32 = 8;
 /// Of no fewer packets than these.

@@ -1,6 +1,7 @@
 //! A queue pair: what its three roles share, and how it changes its state.
 
 mod congestion;
+mod strides;
 
 use alloc::boxed::Box;
 
@@ -47,6 +48,8 @@ pub(crate) enum Content {
     Request { serial: u64, packet: u32, count: u32, ack_request: bool, twice: bool },
     /// An acknowledgement, positive or negative, that says whether a request was marked (BECN).
     Acknowledgement { syndrome: Syndrome, msn: u32, echoes_mark: bool },
+    /// A path probe, or its answer: so many bytes of nothing.
+    PathProbe { length: u32 },
     /// A selective acknowledgement: what has arrived behind a gap.
     Selective { arrived: saeth::Repr, msn: u32 },
     /// The answer to an atomic: what the word was before.
@@ -85,6 +88,8 @@ pub(crate) struct Qp {
     pub(crate) notification: NotificationPoint,
     /// What it may keep out of order with a peer that signs its packets as this queue pair does.
     pub(crate) offered: Option<Bounds>,
+    /// How long the packets of its messages may be.
+    pub(crate) strides: strides::Strides,
     /// See [`Config::refill_bytes`].
     pub(crate) refill_bytes: u64,
     /// How long it waits for answers, where packets overtake each other.
@@ -115,6 +120,7 @@ impl Qp {
             pacer: Pacer::new(&config.congestion, spec.kind, config.window_bytes),
             notification: NotificationPoint::default(),
             offered: None,
+            strides: <_>::default(),
             refill_bytes: config.refill_bytes,
             patience: Patience::default(),
             blocked: None,
@@ -183,7 +189,7 @@ impl Qp {
                 let psn = change.sq_psn.unwrap_or_default();
                 let (agreed, offered) = (self.agreed(adapter), self.offered);
                 self.requester.begin(psn, &self.attributes, agreed, offered);
-                self.pacer.begin(self.attributes.path_mtu);
+                self.pacer.begin(self.stride());
             }
             (QpState::Rts, QpState::Sqd) => self.begin_draining(adapter),
             _ => {}
@@ -201,6 +207,7 @@ impl Qp {
         self.pacer = Pacer::new(&config.congestion, self.spec.kind, config.window_bytes);
         self.notification = NotificationPoint::default();
         self.offered = None;
+        self.strides = <_>::default();
         self.refill_bytes = config.refill_bytes;
         self.patience = Patience::default();
         self.failure = None;
@@ -280,6 +287,9 @@ impl Qp {
     pub(crate) fn next_packet(&mut self, now: Time, adapter: &mut Adapter) -> Option<Outgoing> {
         if let Some(cnp) = self.next_cnp(now, adapter) {
             return Some(cnp);
+        }
+        if let Some(probe) = self.next_path_probe(now, adapter) {
+            return Some(probe);
         }
         let waits = self.timers.is_running(Timer::AckDelay);
         let paced = !waits
@@ -369,7 +379,7 @@ impl Qp {
     }
 
     /// Writes the headers of a packet, and says what follows them.
-    pub(crate) fn write(&self, outgoing: &Outgoing, to: &mut Written, adapter: &Adapter) -> Body {
+    pub(crate) fn write(&self, outgoing: &Outgoing, to: &mut Written) -> Body {
         let &Outgoing { opcode, psn, content } = outgoing;
         let Written { route, header } = to;
         *route = self.route;
@@ -384,7 +394,11 @@ impl Qp {
                 if twice {
                     header.bth.sign = Sign::Twice;
                 }
-                body = self.write_request(Cursor { serial, packet }, count, to, self.mtu(adapter));
+                body = self.write_request(Cursor { serial, packet }, count, to);
+            }
+            Content::PathProbe { length } => {
+                route.traffic_class = self.data_class();
+                body = Body::constant(strides::padding(length));
             }
             Content::Acknowledgement { syndrome, msn, echoes_mark } => {
                 header.bth.becn = echoes_mark;
@@ -496,6 +510,7 @@ impl Qp {
         if self.offered.is_some() {
             self.patience = Patience::new(OVERTAKEN_WAIT_MIN);
         }
+        self.settle_strides(&between, config.active_mtu.bytes());
     }
 
     /// Whether it is connected, and may have sent something.

@@ -118,7 +118,7 @@ struct Resource {
 
 #[derive(Clone, Copy, Debug)]
 enum ResourceKind {
-    Read(RemoteTarget),
+    Read { remote: RemoteTarget, stride: u32 },
     Atomic { original: u64 },
     AtomicWrite,
 }
@@ -146,6 +146,8 @@ enum Reply {
     Read {
         first_psn: Psn,
         packets: u32,
+        /// Bytes of payload of each of them but the last.
+        stride: u32,
         sent: u32,
         remote: RemoteTarget,
         msn: u32,
@@ -245,7 +247,8 @@ impl Responder {
     fn answer_atomic_write(&mut self, psn: Psn, msn: u32, again: bool) {
         let (pd, epoch) = (PdId::NONE, <_>::default());
         let remote = RemoteTarget { pd, iova: 0, r_key: Key(0), length: 0, address: 0, epoch };
-        let reply = Reply::Read { first_psn: psn, packets: 1, sent: 0, remote, msn, again };
+        let (packets, stride) = (1, 0);
+        let reply = Reply::Read { first_psn: psn, packets, stride, sent: 0, remote, msn, again };
         self.push_reply(reply);
     }
 

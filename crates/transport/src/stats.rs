@@ -51,6 +51,10 @@ rdma::counters! {
         sent_read_copies,
         /// READ requests that came a second time so, and were dropped.
         rcvd_read_copies,
+        /// Packets sent to learn whether the path takes some longer than the path MTU.
+        path_probes_sent,
+        /// Answers to those: it does.
+        path_probes_answered,
         /// Acknowledgements sent.
         acks_sent,
         /// RDMA WRITE requests executed.

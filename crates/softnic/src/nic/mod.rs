@@ -139,6 +139,7 @@ impl Nic {
                 signs: options.signs,
                 out_of_order_packets: OUT_OF_ORDER_PACKETS,
                 out_of_order_bytes: OUT_OF_ORDER_BYTES,
+                stride_max: device.stride.unwrap_or(0),
             }),
             ..Config::default()
         };

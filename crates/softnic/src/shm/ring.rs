@@ -248,7 +248,7 @@ impl Producer {
     }
 
     /// Puts in a packet of `length` bytes that `fill` writes, unless it meets memory that is gone:
-    /// then nothing is put in. `Ok(None)`: there is no room.
+    /// then nothing is put in. `Ok(None)`: there is no room, or for none so long.
     pub(crate) fn push_with(
         &mut self,
         entry: Entry,
@@ -257,6 +257,9 @@ impl Producer {
     ) -> Result<Option<Result<(), MemoryFault>>, Broken> {
         let entry = Entry { length: u16::try_from(length).map_err(|_| Broken)?, ..entry };
         let lines = entry.lines();
+        if length > PACKET_MAX {
+            return Ok(None);
+        }
         if self.free() < lines {
             self.refresh()?;
             if self.free() < lines {

@@ -36,7 +36,7 @@ impl Qp {
         let [newest, ..] = arrived.ranges;
         let end = missing.plus(if newest.packets > 0 { newest.end() } else { 0 });
         if newest.packets > 0 {
-            self.requester.prove_sent(end.minus(1), self.attributes.path_mtu);
+            self.requester.prove_sent(end.minus(1));
         }
         self.hear_behind_a_gap(now, end);
         self.send_gaps(now, adapter);

@@ -214,7 +214,7 @@ impl Controller for Bounded {
 mod tests {
     use super::*;
     use crate::congestion::{Congestion, Pacer};
-    use rdma::{Mtu, Psn, QpType};
+    use rdma::{Psn, QpType};
 
     /// Answers as if to stop its queue pair for ever.
     #[derive(Debug)]
@@ -244,7 +244,7 @@ mod tests {
     fn a_controller_that_wants_to_stop_a_queue_pair_for_ever_only_slows_it_down() {
         let congestion = Congestion::Custom(Custom::new(&STUBBORN));
         let mut pacer = Pacer::new(&congestion, QpType::Rc, 1 << 20);
-        pacer.begin(Mtu::B4096);
+        pacer.begin(4096);
         assert!(pacer.window_bytes() >= 4_096);
         let now = Time::ZERO + Span::from_us(1);
         pacer.sent(now, 4_096, Span::ZERO);

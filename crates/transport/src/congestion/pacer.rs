@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use rdma::{Mtu, Psn, QpType, Rate, Span, Time};
+use rdma::{Psn, QpType, Rate, Span, Time};
 
 use super::{Congestion, Controller, Progress, Telemetry};
 use crate::bursts::Bursts;
@@ -97,9 +97,9 @@ impl Pacer {
         self.measures = true;
     }
 
-    /// Requests are sent from now on, in packets of `mtu`.
-    pub(crate) fn begin(&mut self, mtu: Mtu) {
-        self.packet_bytes = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
+    /// Requests are sent from now on, in packets of so many bytes of payload.
+    pub(crate) fn begin(&mut self, stride: u32) {
+        self.packet_bytes = u64::from(stride) + PACKET_OVERHEAD_BYTES;
         self.set_window();
     }
 
@@ -414,7 +414,7 @@ mod tests {
 
         let mut pacer = Pacer::new(&Congestion::NAMED[0].1, QpType::Rc, 3_000);
         pacer.controller = Box::new(Heard::default());
-        pacer.begin(Mtu::B1024);
+        pacer.begin(1024);
         assert_eq!(pacer.window_bytes(), 0);
         pacer.asked(us(10), Psn::new(5));
         pacer.asked(us(20), Psn::new(9));

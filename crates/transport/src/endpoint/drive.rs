@@ -4,7 +4,7 @@ use core::cmp::Reverse;
 
 use rdma::{Gid, Memory, PKey, QpState, QpType, Qpn, Time};
 use wire::Opcode;
-use wire::opcode::{Facts, Part, Service};
+use wire::opcode::{Facts, Operation, Part, Service};
 
 use super::{Endpoint, Posted, Run};
 use crate::Event;
@@ -134,7 +134,7 @@ impl Endpoint {
             let burst_packets = adapter.config.burst_packets;
             let most = most.min(burst_packets.saturating_sub(self.burst));
             let count = 1 + qp.prolong(&first, most.saturating_sub(1), adapter);
-            let body = qp.write(&first, &mut self.written, adapter).times(count);
+            let body = qp.write(&first, &mut self.written).times(count);
             let deadline = qp.next_deadline();
             self.burst += count;
             if self.burst >= burst_packets {
@@ -256,6 +256,10 @@ impl Qp {
                     self.handle_cnp(now, request.length(), adapter)
                 } else if self.spec.kind == QpType::Ud {
                     self.handle_datagram(arrival, request, memory, adapter)
+                } else if facts.operation == Operation::PathProbe {
+                    self.path_probed(header, request.length())
+                } else if facts.operation == Operation::PathProbeAnswer {
+                    self.path_probe_answered(header, request.length(), adapter)
                 } else if facts.is_request() {
                     self.handle_request(now, request, memory, adapter)
                 } else {

@@ -53,17 +53,18 @@ impl<'a> Run<'a> {
     /// Its first `packets` have left, one at least, and there was no room for the others. Those are
     /// given out again, as if the run had ended before them.
     pub fn sent_only(self, packets: u32) {
-        self.endpoint.put_back(self.qpn, self.count.saturating_sub(packets.max(1)));
+        let each = self.body.len() / self.count;
+        self.endpoint.put_back(self.qpn, self.count.saturating_sub(packets.max(1)), each);
         self.sent();
     }
 
     /// Its first `packets` have left, and the payload of the next could not be read, because its
     /// memory is gone. The next one's request fails, and the packets behind it are not given out again.
     pub fn faulted(self, packets: u32) {
-        let Self { endpoint, qpn, count, .. } = self;
+        let Self { endpoint, qpn, count, body } = self;
         endpoint.is_run_open = false;
         let index = packets.min(count - 1);
-        endpoint.put_back(qpn, count - index - 1);
+        endpoint.put_back(qpn, count - index - 1, body.len() / count);
         let header = &endpoint.written.header;
         let (psn, opcode) = (header.bth.psn.plus(index), header.bth.opcode);
         let Some((qp, adapter)) = endpoint.qp_mut(qpn) else { return };
@@ -132,13 +133,13 @@ impl<'a> Run<'a> {
 }
 
 impl Endpoint {
-    /// The last `unsent` packets of the run that was given out last have not left.
-    fn put_back(&mut self, qpn: Qpn, unsent: u32) {
+    /// The last `unsent` packets of the run that was given out last have not left, with `each` bytes of payload.
+    fn put_back(&mut self, qpn: Qpn, unsent: u32, each: u32) {
         let is_request = self.written.header.bth.opcode.is_request();
         let Some((qp, adapter)) = self.qp_mut(qpn).filter(|_| unsent > 0) else { return };
         qp.put_back(unsent, is_request);
         adapter.stats.sent_pkts -= u64::from(unsent);
-        adapter.stats.sent_bytes -= u64::from(unsent) * u64::from(qp.mtu(adapter).bytes());
+        adapter.stats.sent_bytes -= u64::from(unsent) * u64::from(each);
         if self.burst == 0 {
             // The run was the end of its turn, and is not any more.
             self.burst = self.adapter.config.burst_packets;

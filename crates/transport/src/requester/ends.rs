@@ -51,7 +51,7 @@ impl Qp {
     /// (IBTA vol 1, 9.9.2.3 and 10.3.1.6).
     pub(crate) fn fail_oldest(&mut self, status: CompletionStatus, adapter: &mut Adapter) {
         let is_reliable = self.spec.kind.is_reliable();
-        let unproven = self.requester.unproven(self.attributes.path_mtu);
+        let unproven = self.requester.unproven();
         if let Some(wqe) = self.requester.pop() {
             let is_local = status == CompletionStatus::LocalProtection;
             let fault = is_local.then(|| wqe.fault(&adapter.regions, self.spec.pd));

@@ -21,8 +21,8 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use rdma::{
-    Access, CompletionOpcode, CompletionStatus, Mtu, Operation, Psn, Qpn, SendFlags, Sge, Time,
-    UdAddress,
+    Access, CompletionOpcode, CompletionStatus, Operation, Psn, Qpn, SendFlags, Sge, Time,
+    UdAddress, mtu,
 };
 use smallvec::SmallVec;
 use train::Train;
@@ -50,6 +50,8 @@ pub(crate) struct SendWqe {
     pub(crate) length: u32,
     /// PSNs that it takes: packets sent, or responses awaited. Zero for a local operation.
     pub(crate) packets: u32,
+    /// Bytes of payload of each of them but the last.
+    pub(crate) stride: u32,
     /// Its PSNs and its place in the count of bytes in flight, once it is begun.
     pub(crate) begun: Option<Begun>,
     /// Its memory could not be read when a packet was built.
@@ -114,15 +116,25 @@ impl SendWqe {
         self.begun.map(|begun| begun.first_psn.plus(self.packets))
     }
 
+    /// Its packets are as long as this from now on; it is not begun.
+    fn cut(&mut self, stride: u32) {
+        self.stride = stride;
+        self.packets = mtu::packets(self.length, stride);
+    }
+
+    /// Where in its message a packet begins.
+    pub(crate) fn offset(&self, packet: u32) -> u64 {
+        u64::from(packet) * u64::from(self.stride)
+    }
+
     /// What its first `packets` packets count as in flight.
-    fn cost(&self, packets: u32, mtu: Mtu) -> u64 {
-        let payload = (u64::from(packets) * u64::from(mtu.bytes())).min(u64::from(self.length));
-        u64::from(packets) * PACKET_OVERHEAD_BYTES + payload
+    fn cost(&self, packets: u32) -> u64 {
+        u64::from(packets) * PACKET_OVERHEAD_BYTES + self.offset(packets).min(self.length.into())
     }
 
     /// Bytes put in flight before its packet `packet`, since the queue pair was made.
-    fn position(&self, packet: u32, mtu: Mtu) -> Option<u64> {
-        self.begun.map(|begun| begun.start_bytes + self.cost(packet, mtu))
+    fn position(&self, packet: u32) -> Option<u64> {
+        self.begun.map(|begun| begun.start_bytes + self.cost(packet))
     }
 
     /// Makes sure that the pieces are reachable now. `false` if a key, bound or right does not fit.
@@ -323,18 +335,19 @@ impl Requester {
     }
 
     /// The packet `psn` has arrived. The request of a READ says nothing of its responses.
-    pub(crate) fn prove_sent(&mut self, psn: Psn, mtu: Mtu) {
+    pub(crate) fn prove_sent(&mut self, psn: Psn) {
         let Cursor { serial, packet } = self.position(psn);
         let Some(wqe) = self.wqe(serial).filter(|wqe| !wqe.is_read_or_atomic()) else { return };
-        let sent = u64::from(packet) * u64::from(mtu.bytes());
-        let length = u64::from(wqe.length).saturating_sub(sent).min(mtu.bytes().into());
+        let left = u64::from(wqe.length).saturating_sub(wqe.offset(packet));
+        let length = left.min(wqe.stride.into());
         self.prove(u32::try_from(length).unwrap_or(0));
     }
 
     /// What of the oldest request was never answered, if nothing so long ever was.
-    pub(crate) fn unproven(&self, mtu: Mtu) -> Option<Unproven> {
-        let bytes = self.queue.front()?.length.min(mtu.bytes());
-        let answered = self.proven.checked_sub(1).map(|length| length.min(mtu.bytes()));
+    pub(crate) fn unproven(&self) -> Option<Unproven> {
+        let wqe = self.queue.front()?;
+        let bytes = wqe.length.min(wqe.stride);
+        let answered = self.proven.checked_sub(1).map(|length| length.min(wqe.stride));
         (Some(bytes) > answered).then_some(Unproven { bytes, answered })
     }
 
@@ -380,6 +393,19 @@ impl Requester {
         self.wqe(serial).map_or(0, |wqe| wqe.packets)
     }
 
+    /// Messages of more than `mtu` bytes that are not begun are cut into packets of `stride`.
+    pub(crate) fn lengthen(&mut self, mtu: u32, stride: u32) {
+        let waiting = self.queue.iter_mut().rev().take_while(|wqe| wqe.begun.is_none());
+        for wqe in waiting.filter(|wqe| wqe.length > mtu && wqe.packets > 0) {
+            wqe.cut(stride);
+        }
+    }
+
+    /// Whether what is sent next is of a message longer than `bytes`.
+    pub(crate) fn sends_more_than(&self, bytes: u32) -> bool {
+        self.wqe(self.cursor.serial).is_some_and(|wqe| wqe.length > bytes)
+    }
+
     fn wqe(&self, serial: u64) -> Option<&SendWqe> {
         self.queue.get(usize::try_from(serial.checked_sub(self.first_serial)?).ok()?)
     }
@@ -420,18 +446,17 @@ impl Requester {
     }
 
     /// Bytes sent before the cursor and not known to have arrived.
-    fn in_flight(&self, mtu: Mtu) -> u64 {
-        let end =
-            self.wqe(self.cursor.serial).and_then(|wqe| wqe.position(self.cursor.packet, mtu));
-        let outstanding = self.unacknowledged(end.unwrap_or(self.started_bytes), mtu);
+    fn in_flight(&self) -> u64 {
+        let end = self.wqe(self.cursor.serial).and_then(|wqe| wqe.position(self.cursor.packet));
+        let outstanding = self.unacknowledged(end.unwrap_or(self.started_bytes));
         self.less_arrived(outstanding, self.cursor_psn())
     }
 
     /// Of the bytes put in flight up to `end`, those that are not acknowledged.
-    fn unacknowledged(&self, end: u64, mtu: Mtu) -> u64 {
+    fn unacknowledged(&self, end: u64) -> u64 {
         let start = self.queue.front().and_then(|wqe| {
             let begun = wqe.begun?;
-            wqe.position(self.unacked.distance_from(begun.first_psn), mtu)
+            wqe.position(self.unacked.distance_from(begun.first_psn))
         });
         end.saturating_sub(start.unwrap_or(end))
     }

@@ -1,6 +1,7 @@
 //! The headers of each request.
 
-use rdma::{Mtu, Operation, QpType, SendFlags};
+use rdma::{Operation, QpType, SendFlags};
+use wire::bth::Stride;
 use wire::opcode::{Attach, Part, Service};
 use wire::{Opcode, atomic_eth, deth, reth};
 
@@ -10,15 +11,14 @@ use crate::transmit::{Body, Written};
 
 impl SendWqe {
     /// The bytes of its packet `packet`, behind the headers.
-    pub(super) fn payload_length(&self, packet: u32, mtu: Mtu) -> u32 {
+    pub(super) fn payload_length(&self, packet: u32) -> u32 {
         match self.operation {
             Operation::Read { .. } | Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => {
                 0
             }
             _ => {
-                let offset = u64::from(packet) * u64::from(mtu.bytes());
                 // Below 2^31, as every offset in a message.
-                (u64::from(self.length) - offset).min(u64::from(mtu.bytes())) as u32
+                (u64::from(self.length) - self.offset(packet)).min(self.stride.into()) as u32
             }
         }
     }
@@ -56,12 +56,14 @@ impl Qp {
         Cursor { serial, packet }: Cursor,
         count: u32,
         to: &mut Written,
-        mtu: Mtu,
     ) -> Body {
         let Some(wqe) = self.requester.wqe(serial) else { return Body::EMPTY };
         let Written { route, header } = to;
         let part = header.facts().part;
-        let offset = u64::from(packet) * u64::from(mtu.bytes());
+        let offset = wqe.offset(packet);
+        if wqe.stride > self.mtu() && self.offered.is_some() {
+            header.bth.stride = Stride::fitting(wqe.stride);
+        }
         header.xrc_srqn = wqe.srq;
         route.traffic_class = self.data_class();
         let solicited = part.ends() && wqe.flags.contains(SendFlags::SOLICITED);
@@ -92,7 +94,7 @@ impl Qp {
                 }
             }
             Operation::Read { remote_address, r_key } => {
-                let asked = u64::from(count) * u64::from(mtu.bytes());
+                let asked = u64::from(count) * u64::from(wqe.stride);
                 let length = (u64::from(wqe.length) - offset).min(asked) as u32;
                 let address = remote_address.wrapping_add(offset);
                 header.reth = Some(reth::Repr { address, r_key, length });
@@ -111,6 +113,6 @@ impl Qp {
             // Done at this end before any packet is made.
             Operation::BindWindow { .. } | Operation::LocalInvalidate { .. } => {}
         }
-        wqe.body(serial, offset, wqe.payload_length(packet, mtu))
+        wqe.body(serial, offset, wqe.payload_length(packet))
     }
 }

@@ -101,6 +101,7 @@ impl Qp {
                 .filter(|&length| length <= longest)
                 .ok_or(PostError::TooLong)?,
             packets: 1,
+            stride: if self.is_datagram() { active_mtu.bytes() } else { self.mtu() },
             begun: None,
             faulted: false,
             stuck: false,
@@ -111,7 +112,7 @@ impl Qp {
             Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => wqe.length = 8,
             operation if operation.is_local() => (wqe.length, wqe.packets) = (0, 0),
             _ if self.is_datagram() => {}
-            _ => wqe.packets = self.attributes.path_mtu.packets(wqe.length),
+            _ => wqe.cut(self.stride_for(wqe.length)),
         }
         Ok(wqe)
     }

@@ -39,8 +39,8 @@ impl Qp {
                     return 0;
                 }
                 let left = self.middle_packets_after(serial, packet);
-                let count = self.unquestioned(next, left.min(most), adapter);
-                let each = u64::from(self.mtu(adapter).bytes()) + PACKET_OVERHEAD_BYTES;
+                let count = self.unquestioned(serial, next, left.min(most), adapter);
+                let each = u64::from(self.requester.stride(serial)) + PACKET_OVERHEAD_BYTES;
                 self.pacer.spend(adapter.now, each, count);
                 self.requester.count_on(count, self.spec.kind.is_reliable());
                 count
@@ -57,7 +57,8 @@ impl Qp {
         if is_request {
             self.requester.count_back(unsent, self.spec.kind.is_reliable());
             // A run has more than one packet within a message alone.
-            let each = u64::from(self.attributes.path_mtu.bytes()) + PACKET_OVERHEAD_BYTES;
+            let serial = self.requester.cursor.serial;
+            let each = u64::from(self.requester.stride(serial)) + PACKET_OVERHEAD_BYTES;
             self.pacer.take_back(each, unsent);
         } else {
             self.responder.shorten_answer(unsent);
@@ -71,27 +72,31 @@ impl Qp {
 
     /// How many of `count` packets from `next` on, in the middle of a message, can be sent without
     /// asking for an acknowledgement: [`Qp::next_request`] has the rules.
-    fn unquestioned(&self, next: Psn, count: u32, adapter: &Adapter) -> u32 {
+    fn unquestioned(&self, serial: u64, next: Psn, count: u32, adapter: &Adapter) -> u32 {
         let requester = &self.requester;
         if !self.spec.kind.is_reliable() {
             return count;
         }
-        let mtu = self.mtu(adapter);
         let window = self.window();
-        let each = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
-        let room = window.bytes.saturating_sub(requester.in_flight(mtu));
+        let each = u64::from(requester.stride(serial)) + PACKET_OVERHEAD_BYTES;
+        let room = window.bytes.saturating_sub(requester.in_flight());
         let room = room.min(self.pacer.batch_bytes(adapter.now));
         // The one behind the last is to fit, too.
         let fitting = (room / each).saturating_sub(1);
         let in_sequence =
             window.packets.saturating_sub(next.next().distance_from(requester.unacked));
-        let unasked = adapter.config.ack_interval_packets.saturating_sub(1 + requester.unasked);
+        let unasked = self.ack_interval(adapter).saturating_sub(1 + requester.unasked);
         let count = count.min(in_sequence).min(unasked);
         u64::from(count).min(fitting) as u32
     }
 }
 
 impl Requester {
+    /// Bytes of payload of each packet of a request but the last.
+    fn stride(&self, serial: u64) -> u32 {
+        self.wqe(serial).map_or(0, |wqe| wqe.stride)
+    }
+
     /// `count` packets from the cursor on, in the middle of a message, are sent for the first time.
     fn count_on(&mut self, count: u32, is_reliable: bool) {
         self.cursor.packet += count;

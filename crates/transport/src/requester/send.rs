@@ -1,6 +1,6 @@
 //! What is sent next: the request at the cursor, if window, fence and limits allow it.
 
-use rdma::{CompletionStatus, Mtu, Operation, Psn, QpState, SendFlags, Time};
+use rdma::{CompletionStatus, Operation, Psn, QpState, SendFlags, Time};
 use wire::opcode::Part;
 
 use super::{Begun, Cursor, ReadRequest, SendWqe};
@@ -73,22 +73,21 @@ impl Qp {
                 Err(why) => return Err(why),
             }
         };
-        let mtu = self.mtu(adapter);
         let wqe = self.requester.wqe(serial).ok_or(None)?;
         let begun = wqe.begun.ok_or(None)?;
         let psn = begun.first_psn.plus(packet);
         let again = psn.is_before(self.requester.top);
-        let (mut count, mut cost) = self.extent(wqe, packet, mtu, adapter);
+        let (mut count, mut cost) = self.extent(wqe, packet, adapter);
         let selective = self.requester.scoreboard.is_some();
         let mut spent = cost;
         if selective && again {
             // A lost packet was in flight before; of a READ some responses may have arrived.
             count = self.requester.lost_run(psn, count);
-            spent = wqe.cost(packet + count, mtu) - wqe.cost(packet, mtu);
+            spent = wqe.cost(packet + count) - wqe.cost(packet);
             cost = 0;
         }
-        let sent = begun.start_bytes + wqe.cost(packet, mtu);
-        let outstanding = self.requester.unacknowledged(sent, mtu);
+        let sent = begun.start_bytes + wqe.cost(packet);
+        let outstanding = self.requester.unacknowledged(sent);
         let in_flight = self.requester.less_arrived(outstanding, psn);
         let window = self.window();
         let behind = psn.plus(count).distance_from(self.requester.unacked);
@@ -120,7 +119,7 @@ impl Qp {
             return Err(Some(Blocked::Pace));
         }
         let opcode = self.request_opcode(wqe, packet);
-        let length = wqe.payload_length(packet, mtu);
+        let length = wqe.payload_length(packet);
         let ends_message = packet + count == wqe.packets;
         let is_read_or_atomic = wqe.is_read_or_atomic();
 
@@ -161,12 +160,12 @@ impl Qp {
                 requester.note_loss();
             }
             requester.pass_over();
-            in_flight = requester.in_flight(mtu);
+            in_flight = requester.in_flight();
         }
         let mut ack_request = false;
         if reliable {
             self.requester.unasked += 1;
-            ack_request = early || is_probe || self.must_ask(in_flight, &window, mtu, adapter);
+            ack_request = early || is_probe || self.must_ask(in_flight, &window, adapter);
             let requester = &mut self.requester;
             if ack_request {
                 requester.unasked = 0;
@@ -216,14 +215,14 @@ impl Qp {
     /// Whether the packet before the cursor requests an acknowledgement: because nothing can follow
     /// it at once, or because the interval is over. With it, `in_flight` bytes are in flight.
     #[inline]
-    fn must_ask(&self, in_flight: u64, window: &SendWindow, mtu: Mtu, adapter: &Adapter) -> bool {
+    fn must_ask(&self, in_flight: u64, window: &SendWindow, adapter: &Adapter) -> bool {
         let requester = &self.requester;
         let Cursor { serial, packet } = requester.cursor;
         let following = requester.wqe(serial);
         // Any other request has one packet next, and costs no more than the longest.
         let (count, cost) = match following {
             Some(wqe) if matches!(wqe.operation, Operation::Read { .. }) => {
-                self.extent(wqe, packet, mtu, adapter)
+                self.extent(wqe, packet, adapter)
             }
             _ => (1, 0),
         };
@@ -233,13 +232,13 @@ impl Qp {
             let alone = next.stuck || next.operation.is_local();
             alone || next.begun.is_none() && (self.state == QpState::Sqd || fenced)
         });
-        let longest = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
+        let longest = u64::from(self.stride()) + PACKET_OVERHEAD_BYTES;
         let is_full = in_flight.saturating_add(longest.max(cost)) > window.bytes;
         let behind = || requester.cursor_psn().plus(count).distance_from(requester.unacked);
         waits
             || is_full
             || requester.bounds.is_some() && behind() > window.packets
-            || requester.unasked >= adapter.config.ack_interval_packets
+            || requester.unasked >= self.ack_interval(adapter)
     }
 
     /// How much may be in flight: no more than the peer is likely to keep behind a gap.
@@ -249,29 +248,27 @@ impl Qp {
             None => SendWindow { bytes, packets: u32::MAX },
             Some(bounds) => SendWindow {
                 bytes: bytes.min(bounds.bytes as u64),
-                packets: bounds.packets.min(bounds.bytes as u32 / self.attributes.path_mtu.bytes()),
+                packets: bounds.packets.min(bounds.bytes as u32 / self.stride()),
             },
         }
     }
 
     /// How many PSNs packet `packet` of `wqe` stands for (a READ request for all responses that it
     /// asks for), and what they count for in flight.
-    fn extent(&self, wqe: &SendWqe, packet: u32, mtu: Mtu, adapter: &Adapter) -> (u32, u64) {
+    fn extent(&self, wqe: &SendWqe, packet: u32, adapter: &Adapter) -> (u32, u64) {
         let Operation::Read { .. } = wqe.operation else {
-            let before = u64::from(packet) * u64::from(mtu.bytes());
-            let left = u64::from(wqe.length).saturating_sub(before);
-            return (1, PACKET_OVERHEAD_BYTES + left.min(mtu.bytes().into()));
+            let left = u64::from(wqe.length).saturating_sub(wqe.offset(packet));
+            return (1, PACKET_OVERHEAD_BYTES + left.min(wqe.stride.into()));
         };
         let chunk = wqe.begun.map_or_else(|| self.read_chunk(adapter), |begun| begun.chunk);
         let end = wqe.chunk_end(packet, chunk);
-        (end - packet, wqe.cost(end, mtu) - wqe.cost(packet, mtu))
+        (end - packet, wqe.cost(end) - wqe.cost(packet))
     }
 
     /// The most responses that one request of a READ asks for that begins now: no more than a part of the window,
     /// because a responder sends what it is asked for at once.
     fn read_chunk(&self, adapter: &Adapter) -> u32 {
-        let mtu = self.attributes.path_mtu;
-        let most = adapter.config.read_packets(mtu, self.requester.bounds());
+        let most = adapter.config.read_packets(self.stride(), self.requester.bounds());
         match self.pacer.window_packets().filter(|_| self.offered.is_some()) {
             None => most,
             Some(packets) => {
@@ -305,10 +302,6 @@ impl Qp {
         }
     }
 
-    pub(crate) fn mtu(&self, adapter: &Adapter) -> Mtu {
-        if self.is_datagram() { adapter.config.active_mtu } else { self.attributes.path_mtu }
-    }
-
     /// Begins the request `serial` if it has not begun, and makes sure that its memory is
     /// reachable.
     ///
@@ -319,7 +312,6 @@ impl Qp {
         serial: u64,
         adapter: &mut Adapter,
     ) -> Result<(), Option<Blocked>> {
-        let mtu = self.mtu(adapter);
         let pd = self.spec.pd;
         let no_rd_atomics = self.attributes.max_rd_atomic == 0;
         let draining = self.state == QpState::Sqd && !mutated(Mutation::DrainIgnored);
@@ -367,7 +359,7 @@ impl Qp {
             let start_bytes = requester.started_bytes;
             wqe.begun = Some(Begun { first_psn, start_bytes, chunk });
             requester.next_psn = first_psn.plus(wqe.packets);
-            requester.started_bytes += wqe.cost(wqe.packets, mtu);
+            requester.started_bytes += wqe.cost(wqe.packets);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use rdma::Memory;
+use rdma::{Memory, mtu};
 use wire::opcode::Operation;
 use wire::roce;
 
@@ -60,7 +60,7 @@ impl Qp {
     pub(super) fn packets(&self, header: &roce::Repr) -> u32 {
         match header.reth {
             Some(reth) if header.facts().operation == Operation::ReadRequest => {
-                self.attributes.path_mtu.packets(reth.length)
+                mtu::packets(reth.length, self.stride_of(header))
             }
             _ => 1,
         }

@@ -3,10 +3,10 @@
 
 use rdma::{
     Access, Completion, CompletionOpcode, CompletionStatus, Memory, QpState, QpType, Span, Time,
-    completion::Attached,
+    completion::Attached, mtu,
 };
 use wire::aeth::Syndrome;
-use wire::bth::Sign;
+use wire::bth::{Sign, Stride};
 use wire::opcode::{Operation, Part};
 use wire::reth;
 
@@ -262,13 +262,13 @@ impl Qp {
 
     /// 9.7.4.1.6: payloads are as long as their place in the message says.
     fn check_length<M: Memory>(&self, request: &Request<'_, '_, M>) -> Result<(), Refusal> {
-        let mtu = self.attributes.path_mtu.bytes() as usize;
+        let stride = self.stride_of(request.header) as usize;
         let length = request.length();
         let facts = request.facts;
         let fits = match facts.part {
-            Part::First | Part::Middle => length == mtu,
-            Part::Last => (1..=mtu).contains(&length),
-            Part::Only => length <= mtu,
+            Part::First | Part::Middle => length == stride,
+            Part::Last => (1..=stride).contains(&length),
+            Part::Only => length <= stride,
         };
         if facts.payload && !fits && !mutated(Mutation::PacketLengthIgnored) {
             return Err(invalid(Fault::PacketLength));
@@ -435,13 +435,14 @@ impl Qp {
             }
             (Operation::ReadRequest, Some(remote)) => {
                 adapter.stats.rx_read_requests += 1;
-                let packets = self.attributes.path_mtu.packets(remote.length);
-                let kind = ResourceKind::Read(remote);
+                let stride = self.stride_of(request.header);
+                let packets = mtu::packets(remote.length, stride);
+                let kind = ResourceKind::Read { remote, stride };
                 let resource = Resource { first_psn: psn, packets, kind };
                 self.responder.keep(resource, self.attributes.max_dest_rd_atomic);
                 let msn = self.responder.msn + 1;
                 let (first_psn, again) = (psn, false);
-                let reply = Reply::Read { first_psn, packets, sent: 0, remote, msn, again };
+                let reply = Reply::Read { first_psn, packets, stride, sent: 0, remote, msn, again };
                 self.responder.push_reply(reply);
             }
             (Operation::CompareSwap | Operation::FetchAdd, Some(remote)) => {
@@ -506,6 +507,9 @@ impl Qp {
 
     /// After a request was executed: expects the next one, and acknowledges this one if it asks.
     fn advance<M: Memory>(&mut self, request: &Request<'_, '_, M>, adapter: &Adapter) {
+        if request.header.bth.stride != Stride::PATH_MTU {
+            self.follow_stride(request.header);
+        }
         let facts = request.facts;
         let psn = request.header.bth.psn;
         let packets = self.packets(request.header);

@@ -98,7 +98,7 @@ impl Qp {
             && is_of_service
             && bth.psn == self.responder.expected
             && PKey::DEFAULT.admits(bth.p_key)
-            && request.length() == self.attributes.path_mtu.bytes() as usize
+            && request.length() == self.stride_of(request.header) as usize
             && arrival.source == self.attributes.path.gid
             && !arrival.is_marked()
             && !self.timers.is_running(Timer::AckDelay)

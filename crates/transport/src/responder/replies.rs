@@ -1,7 +1,7 @@
 //! The responder's answers: acknowledgements and responses as they leave, and answers to
 //! duplicates.
 
-use rdma::{Access, CompletionOpcode, CompletionStatus, Memory, Psn, QpState, QpType, Time};
+use rdma::{Access, CompletionOpcode, CompletionStatus, Memory, Psn, QpState, QpType, Time, mtu};
 use wire::Opcode;
 use wire::aeth::{NakCode, Syndrome};
 use wire::bth::Sign;
@@ -138,9 +138,10 @@ impl Qp {
             (ResourceKind::AtomicWrite, Some(_)) if operation == Operation::AtomicWrite => {
                 responder.answer_atomic_write(psn, msn, true);
             }
-            (ResourceKind::Read(before), Some(reth)) if operation == Operation::ReadRequest => {
-                let mtu = u64::from(self.attributes.path_mtu.bytes());
-                let skipped = u64::from(psn.distance_from(resource.first_psn)) * mtu;
+            (ResourceKind::Read { remote: before, stride }, Some(reth))
+                if operation == Operation::ReadRequest =>
+            {
+                let skipped = u64::from(psn.distance_from(resource.first_psn)) * u64::from(stride);
                 let within = reth.address == before.iova.wrapping_add(skipped)
                     && reth.r_key == before.r_key
                     && skipped + u64::from(reth.length) <= u64::from(before.length);
@@ -151,9 +152,9 @@ impl Qp {
                 let Some(remote) = self.resolved(remote, adapter) else {
                     return self.refuse_read(psn, adapter);
                 };
-                let packets = self.attributes.path_mtu.packets(reth.length);
+                let packets = mtu::packets(reth.length, stride);
                 let (first_psn, again) = (psn, true);
-                let reply = Reply::Read { first_psn, packets, sent: 0, remote, msn, again };
+                let reply = Reply::Read { first_psn, packets, stride, sent: 0, remote, msn, again };
                 self.responder.read_again(resource, (psn, packets), reply);
             }
             _ => {}
@@ -228,21 +229,20 @@ impl Qp {
                 self.responder.replies.pop_front();
                 packet(Opcode::RC_ATOMIC_ACKNOWLEDGE, psn, Content::Atomic { original, msn })
             }
-            Reply::Read { first_psn, packets, sent, remote, msn, again } => {
+            Reply::Read { first_psn, packets, stride, sent, remote, msn, again } => {
                 let psn = first_psn.plus(sent);
                 let Some(remote) = self.revalidate(remote, adapter) else {
                     self.refuse_read(psn, adapter);
                     return self.next_reply(adapter);
                 };
-                let mtu = self.attributes.path_mtu;
-                let offset = sent * mtu.bytes();
-                let length = (remote.length - offset).min(mtu.bytes());
+                let offset = sent * stride;
+                let length = (remote.length - offset).min(stride);
                 let part = Part::of(sent, packets);
                 if part.ends() {
                     self.responder.replies.pop_front();
                 } else if let Some(front) = self.responder.replies.front_mut() {
                     let sent = sent + 1;
-                    *front = Reply::Read { first_psn, packets, sent, remote, msn, again };
+                    *front = Reply::Read { first_psn, packets, stride, sent, remote, msn, again };
                 }
                 let address = remote.address + u64::from(offset);
                 packet(Opcode::read_response(part), psn, Content::Response { address, length, msn })
@@ -257,7 +257,7 @@ impl Qp {
             || self.responder.ahead.as_ref().is_some_and(|ahead| ahead.has(psn));
         let is_asked_for = self.offered.is_some() && !(is_here && self.is_of_two(header));
         if let Some(reth) = header.reth.filter(|_| is_asked_for) {
-            let packets = self.attributes.path_mtu.packets(reth.length);
+            let packets = mtu::packets(reth.length, self.stride_of(header));
             self.responder.shaper.asked(now, reth.length, packets);
         }
     }

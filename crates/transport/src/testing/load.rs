@@ -64,6 +64,7 @@ pub fn config(congestion: Congestion) -> Config {
         signs: true,
         out_of_order_packets: 8192,
         out_of_order_bytes: 16 << 20,
+        stride_max: 0,
     };
     Config {
         window_bytes: 522_240,
@@ -74,6 +75,14 @@ pub fn config(congestion: Congestion) -> Config {
         between_hosts: Some(between_hosts),
         ..Config::default()
     }
+}
+
+/// The same at an Ethernet port that has this MTU, and so 1,500 or 9,000 bytes.
+fn at_port(config: Config, active_mtu: Mtu) -> Config {
+    let interface = if active_mtu <= Mtu::B1024 { 1_500 } else { 9_000 };
+    let stride_max = wire::bth::Stride::of_interface(interface).bytes().unwrap_or(0);
+    let between_hosts = config.between_hosts.map(|between| BetweenHosts { stride_max, ..between });
+    Config { active_mtu, between_hosts, ..config }
 }
 
 /// A queue pair at work.
@@ -101,7 +110,7 @@ impl Program {
     pub fn new(config: Config, load: Load, path: Path, seed: u64, tcp_from: Option<usize>) -> Self {
         let places = load.qps as u64 * load.depth;
         let bytes = places * u64::from(load.length);
-        let mut pair = Pair::with_memory(config, bytes as usize);
+        let mut pair = Pair::with_memory(at_port(config, load.mtu), bytes as usize);
         let (rule, counts) = path.rule_beside(seed, tcp_from);
         pair.rule(rule);
         pair.latency = Span::ZERO;

@@ -204,8 +204,17 @@ impl Pair {
 
     /// The same, with `memory` bytes at each node.
     pub fn with_memory(config: Config, memory: usize) -> Self {
+        Self::of([Node::new(0, config.clone(), memory), Node::new(1, config, memory)])
+    }
+
+    /// Two nodes of settings of their own.
+    pub fn unequal([first, second]: [Config; 2]) -> Self {
+        Self::of([Node::new(0, first, MEMORY), Node::new(1, second, MEMORY)])
+    }
+
+    fn of(nodes: [Node; 2]) -> Self {
         Self {
-            nodes: [Node::new(0, config.clone(), memory), Node::new(1, config, memory)],
+            nodes,
             now: Time::from_ns(1),
             latency: Span::from_us(1),
             rate: None,

@@ -26,6 +26,7 @@ fn config() -> Config {
         signs: true,
         out_of_order_packets: 1024,
         out_of_order_bytes: 1 << 20,
+        stride_max: 0,
     };
     Config { between_hosts: Some(between_hosts), ..Config::default() }
 }

@@ -20,6 +20,7 @@ mod runs;
 mod selective;
 mod states;
 mod storm;
+mod strides;
 mod windows;
 mod xrc;
 

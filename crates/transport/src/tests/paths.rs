@@ -6,6 +6,7 @@ use std::vec::Vec;
 use rdma::{CompletionStatus, Mtu, QpState, QpType, Rate, Span, Time};
 
 use crate::congestion::Bbr;
+use crate::limits::STRIDE_MAX;
 use crate::testing::storm::random::Random;
 use crate::testing::{Pair, Verdict, Wire, on_wire};
 use crate::{BetweenHosts, Config, Congestion, QpChange};
@@ -51,6 +52,7 @@ fn config() -> Config {
         signs: true,
         out_of_order_packets: 8192,
         out_of_order_bytes: 16 << 20,
+        stride_max: STRIDE_MAX,
     };
     let between_hosts = Some(between_hosts);
     Config { between_hosts, ack_interval_packets: 30, ..Config::default() }

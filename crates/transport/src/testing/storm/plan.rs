@@ -9,7 +9,7 @@ use rdma::{Mtu, QpType, Rate, Span};
 
 use super::random::Random;
 use crate::congestion::{Bbr, Congestion, Dcqcn, Notification, Share, Volume};
-use crate::limits::{ACK_TIMEOUT_DOUBLINGS, PACKET_OVERHEAD_BYTES};
+use crate::limits::{ACK_TIMEOUT_DOUBLINGS, PACKET_OVERHEAD_BYTES, STRIDE_MAX};
 use crate::{BetweenHosts, Config, Recovery};
 
 /// The longest WRITE and READ.
@@ -285,6 +285,7 @@ fn between_hosts(config: &Config, random: &mut Random) -> BetweenHosts {
         signs: true,
         out_of_order_packets: random.pick(&[1, 2, 9, 60, 8192]),
         out_of_order_bytes: random.pick(&[0, 5_000, 40_000, 1 << 20]),
+        stride_max: random.pick(&[0, STRIDE_MAX]),
     }
 }
 

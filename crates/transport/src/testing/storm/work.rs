@@ -363,8 +363,9 @@ impl World<'_> {
         let agreed = config.recovery.bounds(config.out_of_order());
         let offered = config.between_hosts.and_then(|between| between.out_of_order());
         let kept = agreed.or(offered).filter(|_| link.plan.kind == QpType::Rc);
-        let is_cut =
-            verb == Verb::Read && own < peer && config.read_packets(link.mtus[side], kept) == 1;
+        let is_cut = verb == Verb::Read
+            && own < peer
+            && config.read_packets(link.mtus[side].bytes(), kept) == 1;
         let connected = link.plan.kind != QpType::Ud;
         let unfit = connected && own != peer && length > own.min(peer) && !is_cut;
         if unfit {

@@ -1,0 +1,189 @@
+//! Strides: between two soft NICs the packets of a message may be longer than the path MTU.
+//!
+//! ```text
+//!   requester                                                   responder
+//!     WRITE, in packets of the path MTU, signed ───────────────►
+//!     ◄─────────────────────────────────────── acknowledgement, signed
+//!     path probe, as long as the port carries ─────────────────►
+//!     ◄──────────────────────────── path probe answer, just as long
+//!     WRITE, in packets of that length, which say so ──────────►  and its own messages from now on, too
+//! ```
+//!
+//! A path MTU is a power of two, so of an Ethernet packet of 1,500 bytes 1,024 are filled, and of 9,000 less than half.
+//! Where each packet costs, that is what TCP is faster by. So a queue pair whose peer signs its packets
+//! tries, once it has more to send than one packet, whether the path takes packets as long as its port carries, there and
+//! back. Messages that begin after the answer are cut so, and what answers READs as well: each request says it
+//! ([`wire::bth::Stride`]). Who has no answer goes on as the standard says. A program that has chosen a path MTU below that of its
+//! port keeps to it.
+
+use rdma::{Psn, QpState, QpType, Span, Time};
+use wire::Opcode;
+use wire::bth::Sign;
+use wire::roce;
+
+use super::{Content, Outgoing, Qp};
+use crate::adapter::Adapter;
+use crate::config::BetweenHosts;
+use crate::limits::{PATH_PROBE_WAIT, PATH_PROBES_MAX, STRIDE_MAX, STRIDE_MTUS_MAX};
+use crate::stats::Drop;
+
+/// What a queue pair knows of how long its packets may be.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Strides {
+    /// The most that the port carries, in bytes of payload; 0 if packets are as long as the path MTU.
+    most: u32,
+    /// What packets of the path have been found to carry, if that is more than the path MTU.
+    found: Option<u32>,
+    probe: Option<Probe>,
+    /// A probe of the peer's that is to be answered.
+    owed: Option<(Psn, u32)>,
+}
+
+/// A path probe that is to be sent, or waits for its answer.
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    /// What its answer repeats; none was sent yet if there is none.
+    psn: Option<Psn>,
+    /// How many more may be sent.
+    left: u8,
+    /// When the next one is.
+    next: Time,
+    wait: Span,
+}
+
+/// What path probes carry.
+static ZEROS: [u8; STRIDE_MAX as usize] = [0; STRIDE_MAX as usize];
+
+/// So many bytes of nothing.
+pub(super) fn padding(length: u32) -> &'static [u8] {
+    &ZEROS[..length.min(STRIDE_MAX) as usize]
+}
+
+impl Qp {
+    /// Its path MTU in bytes.
+    #[inline]
+    pub(crate) fn mtu(&self) -> u32 {
+        self.attributes.path_mtu.bytes()
+    }
+
+    /// Bytes of payload of the packets of long messages that begin now.
+    #[inline]
+    pub(crate) fn stride(&self) -> u32 {
+        self.strides.found.unwrap_or_else(|| self.mtu())
+    }
+
+    /// The same for a message of so many bytes.
+    pub(crate) fn stride_for(&self, length: u32) -> u32 {
+        if length > self.mtu() { self.stride() } else { self.mtu() }
+    }
+
+    /// How many packets may leave until one asks for an acknowledgement: as many bytes as of packets of the path MTU.
+    #[inline]
+    pub(crate) fn ack_interval(&self, adapter: &Adapter) -> u32 {
+        let packets = adapter.config.ack_interval_packets;
+        match self.strides.found {
+            None => packets,
+            Some(stride) => (u64::from(packets) * u64::from(self.mtu()) / u64::from(stride)) as u32,
+        }
+    }
+
+    /// Bytes of payload of the packets of a peer's message, or of what answers its READ.
+    #[inline]
+    pub(crate) fn stride_of(&self, header: &roce::Repr) -> u32 {
+        let mtu = self.mtu();
+        let stride = header.bth.stride.bytes().filter(|_| header.bth.sign != Sign::None);
+        stride.filter(|stride| (mtu..=self.strides.most).contains(stride)).unwrap_or(mtu)
+    }
+
+    /// It is about to be connected, to another host.
+    pub(super) fn settle_strides(&mut self, between: &BetweenHosts, adapter_mtu: u32) {
+        let most = between.stride_max.min(STRIDE_MAX);
+        let may = self.offered.is_some() && self.spec.kind == QpType::Rc && most > self.mtu();
+        if may {
+            // Who is connected with less than the port carries still takes what a narrower peer has found.
+            let probe =
+                Probe { psn: None, left: PATH_PROBES_MAX, next: Time::ZERO, wait: PATH_PROBE_WAIT };
+            let probe = (self.mtu() == adapter_mtu).then_some(probe);
+            self.strides = Strides { most, found: None, probe, owed: None };
+        }
+    }
+
+    /// An answer to a path probe, or a path probe, if one is due.
+    #[inline]
+    pub(super) fn next_path_probe(&mut self, now: Time, adapter: &mut Adapter) -> Option<Outgoing> {
+        let Strides { probe, owed, .. } = &self.strides;
+        if probe.is_none() && owed.is_none() {
+            return None;
+        }
+        self.due_path_probe(now, adapter)
+    }
+
+    #[cold]
+    fn due_path_probe(&mut self, now: Time, adapter: &mut Adapter) -> Option<Outgoing> {
+        if let Some((psn, length)) = self.strides.owed.take() {
+            let content = Content::PathProbe { length };
+            return Some(Outgoing { opcode: Opcode::RC_PATH_PROBE_ANSWER, psn, content });
+        }
+        let is_of_use = self.requester.scoreboard.is_some()
+            && self.state == QpState::Rts
+            && self.requester.sends_more_than(self.mtu());
+        let probe = self.strides.probe.as_mut().filter(|probe| is_of_use && now >= probe.next)?;
+        let Some(left) = probe.left.checked_sub(1) else {
+            self.strides.probe = None;
+            return None;
+        };
+        let psn = *probe.psn.get_or_insert(self.requester.unacked);
+        probe.left = left;
+        probe.next = now + probe.wait;
+        probe.wait = probe.wait * 2;
+        adapter.stats.path_probes_sent += 1;
+        let content = Content::PathProbe { length: self.strides.most };
+        Some(Outgoing { opcode: Opcode::RC_PATH_PROBE, psn, content })
+    }
+
+    /// A path probe has come. One that is longer than this port could answer is not answered, nor one of a peer that has
+    /// another path MTU.
+    pub(crate) fn path_probed(&mut self, header: &roce::Repr, length: usize) -> Result<(), Drop> {
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        let most = self.strides.most.min(self.mtu() * STRIDE_MTUS_MAX);
+        if header.bth.sign == Sign::None || length <= self.mtu() || length > most {
+            return Err(Drop::BadLength);
+        }
+        self.strides.owed = Some((header.bth.psn, length));
+        Ok(())
+    }
+
+    /// A path probe was answered: the path takes packets of so many bytes of payload, in both directions.
+    pub(crate) fn path_probe_answered(
+        &mut self,
+        header: &roce::Repr,
+        length: usize,
+        adapter: &mut Adapter,
+    ) -> Result<(), Drop> {
+        let is_awaited = self.strides.probe.is_some_and(|probe| probe.psn == Some(header.bth.psn));
+        if !is_awaited || length != self.strides.most as usize {
+            return Err(Drop::UnexpectedResponse);
+        }
+        adapter.stats.path_probes_answered += 1;
+        self.lengthen(self.strides.most);
+        Ok(())
+    }
+
+    /// A request has come that says how long its packets are: its sender knows that packets as long come back, too.
+    pub(crate) fn follow_stride(&mut self, header: &roce::Repr) {
+        let stride = self.stride_of(header);
+        if stride > self.stride() {
+            self.lengthen(stride);
+        }
+    }
+
+    /// Packets of messages that begin from now on are longer.
+    fn lengthen(&mut self, stride: u32) {
+        self.strides.found = Some(stride);
+        if stride == self.strides.most {
+            self.strides.probe = None;
+        }
+        self.requester.lengthen(self.mtu(), stride);
+        self.pacer.begin(stride);
+    }
+}

@@ -1,0 +1,257 @@
+//! Packets longer than the path MTU, between two that sign.
+
+use std::vec;
+use std::vec::Vec;
+
+use rdma::{CompletionStatus, Mtu, Psn, QpState, QpType};
+use wire::bth::Sign;
+use wire::{Opcode, roce};
+
+use super::{statuses, write};
+use crate::limits::{PATH_PROBES_MAX, STRIDE_MAX};
+use crate::testing::{Pair, Verdict, Wire};
+use crate::{Arrival, BetweenHosts, Config, Congestion, QpChange};
+
+/// What an interface of 1,500 bytes has room for.
+const STRIDE: u32 = 1408;
+
+fn config(active_mtu: Mtu, stride_max: u32) -> Config {
+    let between_hosts = BetweenHosts {
+        congestion: Congestion::None,
+        window_bytes: 1 << 20,
+        refill_bytes: 0,
+        signs: true,
+        out_of_order_packets: 1024,
+        out_of_order_bytes: 1 << 20,
+        stride_max,
+    };
+    Config { active_mtu, between_hosts: Some(between_hosts), ..Config::default() }
+}
+
+/// Connected with a path MTU of 1,024; those of `signing` sign.
+fn connected(configs: [Config; 2], signing: [bool; 2]) -> Pair {
+    let mut pair = Pair::unequal(configs);
+    for node in &mut pair.nodes {
+        node.qpn = node.create_qp(QpType::Rc, None);
+    }
+    for (index, signs) in signing.into_iter().enumerate() {
+        pair.bring_up(index, QpType::Rc, &|change: &mut QpChange| {
+            if change.state == Some(QpState::Rtr) {
+                change.between_hosts = Some(signs);
+            }
+        });
+    }
+    pair.record();
+    pair
+}
+
+fn usual() -> Pair {
+    let config = config(Mtu::B1024, STRIDE);
+    connected([config.clone(), config], [true, true])
+}
+
+/// The second message probes the path, so the next are in long packets.
+fn acquainted() -> Pair {
+    let mut pair = usual();
+    write(&mut pair, 5_000);
+    write(&mut pair, 20_000);
+    pair.sent.clear();
+    pair
+}
+
+/// Packets sent by a node, as bytes of payload and what they say of it.
+fn sent(pair: &Pair, from: usize) -> Vec<(usize, Option<u32>)> {
+    let of = |packet: &&Wire| packet.from == from;
+    let told = |packet: &Wire| (payload(packet), packet.header.bth.stride.bytes());
+    pair.sent.iter().filter(of).map(told).collect()
+}
+
+fn payload(packet: &Wire) -> usize {
+    packet.bytes.len() - packet.header.header_len() - usize::from(packet.header.bth.pad)
+}
+
+fn read(pair: &mut Pair, length: u32) {
+    pair.nodes[1].fill(0, length as usize, 7);
+    let expected = pair.nodes[1].bytes(0, length as usize);
+    let to = pair.nodes[0].sge(0, length);
+    pair.post(0, 1, pair.read(1, 0), &[to]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    assert_eq!(pair.nodes[0].bytes(0, length as usize), expected);
+}
+
+#[test]
+fn a_path_is_probed_once_and_then_packets_are_as_long_as_it_takes() {
+    let mut pair = usual();
+    write(&mut pair, 5_000);
+    assert!(sent(&pair, 0).iter().all(|&(length, told)| length <= 1024 && told.is_none()));
+    write(&mut pair, 20_000);
+    let probes = |opcode| pair.sent.iter().filter(move |it| it.header.bth.opcode == opcode);
+    let [probe, answer] = [Opcode::RC_PATH_PROBE, Opcode::RC_PATH_PROBE_ANSWER].map(|opcode| {
+        let mut found = probes(opcode);
+        let one = found.next().expect("one was sent");
+        assert!(found.next().is_none(), "and only one");
+        assert_eq!(payload(one), STRIDE as usize);
+        one.header.bth.psn
+    });
+    assert_eq!(probe, answer);
+
+    pair.sent.clear();
+    write(&mut pair, 20_000);
+    let whole = 20_000 / STRIDE as usize;
+    let packets = sent(&pair, 0);
+    assert_eq!(packets.len(), whole + 1);
+    assert!(packets[..whole].iter().all(|it| *it == (STRIDE as usize, Some(STRIDE))));
+    // What fits into one packet of the path MTU is as it was, and what fits into a long one is one.
+    for (length, told) in
+        [(1_000, None), (1_024, None), (1_025, Some(STRIDE)), (1_408, Some(STRIDE))]
+    {
+        pair.sent.clear();
+        write(&mut pair, length);
+        assert_eq!(sent(&pair, 0), [(length as usize, told)]);
+    }
+    let stats = pair.nodes[0].endpoint.stats();
+    assert_eq!((stats.path_probes_sent, stats.path_probes_answered), (1, 1));
+}
+
+#[test]
+fn reads_are_answered_so_and_the_peer_needs_no_probe_of_its_own() {
+    let mut pair = acquainted();
+    read(&mut pair, 20_000);
+    let answers = sent(&pair, 1);
+    assert_eq!(answers.len(), 20_000_usize.div_ceil(STRIDE as usize));
+    assert_eq!(answers[0].0, STRIDE as usize);
+
+    pair.sent.clear();
+    pair.nodes[1].fill(0, 9_000, 3);
+    let from = pair.nodes[1].sge(0, 9_000);
+    pair.post(1, 2, pair.write(0, 0), &[from]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[1]), [(2, CompletionStatus::Success)]);
+    assert_eq!(sent(&pair, 1)[0], (STRIDE as usize, Some(STRIDE)));
+    assert_eq!(pair.nodes[1].endpoint.stats().path_probes_sent, 0);
+}
+
+#[test]
+fn messages_that_wait_when_the_answer_comes_are_cut_anew() {
+    let mut pair = usual();
+    write(&mut pair, 5_000);
+    pair.sent.clear();
+    // More than the window: those behind it begin after the answer.
+    for index in 0..200 {
+        let from = pair.nodes[0].sge(0, 20_000);
+        pair.post(0, index, pair.write(1, 0), &[from]);
+    }
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]).len(), 200);
+    let packets = sent(&pair, 0);
+    let (first, last) = (packets.iter().position(|it| it.1.is_some()), packets.last());
+    assert!((100..2_000).contains(&first.unwrap()), "{first:?}");
+    assert_eq!(last.unwrap().1, Some(STRIDE));
+}
+
+#[test]
+fn lost_packets_of_any_kind_are_repeated_as_they_were() {
+    let mut pair = acquainted();
+    for (from, number) in [(0, 3), (0, 14), (1, 0), (1, 5)] {
+        let mut left = number;
+        pair.rule(move |packet| {
+            let is_lost = packet.from == from && left == 0;
+            left -= i32::from(packet.from == from);
+            if is_lost { Verdict::Drop } else { Verdict::Deliver }
+        });
+        write(&mut pair, 20_000);
+        read(&mut pair, 20_000);
+    }
+    assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 0);
+    assert!(pair.nodes[0].endpoint.stats().retransmitted_pkts >= 3);
+}
+
+#[test]
+fn a_path_that_is_too_narrow_in_either_direction_keeps_the_path_mtu() {
+    for narrow in [0, 1] {
+        let mut pair = usual();
+        pair.rule(move |packet| match packet.from == narrow && payload(packet) > 1024 {
+            true => Verdict::Drop,
+            false => Verdict::Deliver,
+        });
+        for _ in 0..3 {
+            write(&mut pair, 50_000);
+            read(&mut pair, 50_000);
+        }
+        let data = sent(&pair, 0).into_iter().chain(sent(&pair, 1));
+        assert!(
+            data.filter(|it| it.0 > 1024).all(|it| it == (STRIDE as usize, None)),
+            "probes alone"
+        );
+        let stats = pair.nodes[0].endpoint.stats();
+        assert!((1..=u64::from(PATH_PROBES_MAX)).contains(&stats.path_probes_sent));
+        assert_eq!(stats.path_probes_answered, 0);
+        assert_eq!(stats.local_ack_timeout_err + stats.retransmitted_pkts, 0);
+    }
+}
+
+#[test]
+fn nobody_else_is_probed() {
+    let long = config(Mtu::B1024, STRIDE);
+    // A program that chose less than its port has, a port that is kept to path MTUs, and peers that do not sign.
+    for (configs, signing) in [
+        ([config(Mtu::B4096, STRIDE_MAX), config(Mtu::B4096, STRIDE_MAX)], [true, true]),
+        ([config(Mtu::B1024, 0), long.clone()], [true, true]),
+        ([long.clone(), long.clone()], [true, false]),
+        ([long.clone(), long.clone()], [false, true]),
+        ([long.clone(), long.clone()], [false, false]),
+    ] {
+        let mut pair = connected(configs, signing);
+        for _ in 0..3 {
+            write(&mut pair, 20_000);
+            read(&mut pair, 20_000);
+        }
+        assert_eq!(pair.nodes[0].endpoint.stats().path_probes_sent, 0);
+        for from in [0, 1] {
+            assert!(sent(&pair, from).iter().all(|it| it.0 <= 1024 && it.1.is_none()));
+        }
+    }
+}
+
+#[test]
+fn a_port_of_more_takes_what_its_narrower_peer_has_found() {
+    let mut pair =
+        connected([config(Mtu::B1024, STRIDE), config(Mtu::B4096, STRIDE_MAX)], [true, true]);
+    write(&mut pair, 5_000);
+    write(&mut pair, 20_000);
+    pair.sent.clear();
+    write(&mut pair, 20_000);
+    assert_eq!(sent(&pair, 0)[0], (STRIDE as usize, Some(STRIDE)));
+    read(&mut pair, 20_000);
+}
+
+#[test]
+fn what_was_not_asked_for_changes_nothing() {
+    let mut pair = acquainted();
+    let [psn, other] = [Psn::new(5), Psn::new(6)];
+    for (opcode, psn, length) in [
+        (Opcode::RC_PATH_PROBE_ANSWER, psn, STRIDE),
+        (Opcode::RC_PATH_PROBE_ANSWER, other, 1_024),
+        // Too short to be of use, too long for the port, and of another path MTU.
+        (Opcode::RC_PATH_PROBE, psn, 1_024),
+        (Opcode::RC_PATH_PROBE, psn, 0),
+        (Opcode::RC_PATH_PROBE, psn, STRIDE + 128),
+        (Opcode::RC_PATH_PROBE, psn, STRIDE_MAX),
+    ] {
+        let mut header = roce::Repr::new(opcode, pair.nodes[0].qpn, psn);
+        header.bth.sign = Sign::Selective;
+        let mut bytes = vec![0; header.header_len() + length as usize];
+        header.emit(&mut bytes);
+        let (source, destination) = (pair.nodes[1].gid, pair.nodes[0].gid);
+        let arrival = Arrival { source, destination, traffic_class: 0, hop_limit: 64 };
+        pair.inject(0, &arrival, &bytes);
+    }
+    let stats = *pair.nodes[0].endpoint.stats();
+    assert_eq!((stats.drop_unexpected_response, stats.drop_bad_length), (2, 4));
+    pair.sent.clear();
+    pair.drive();
+    assert_eq!(pair.sent, [], "none is answered");
+    write(&mut pair, 20_000);
+    read(&mut pair, 20_000);
+}
