@@ -9,7 +9,7 @@ use super::place::{CLIENT, Place, SERVER};
 /// Says in a few words what was seen.
 type Case = fn(&Place) -> Result<String>;
 
-pub(super) const CASES: [(&str, Case); 9] = [
+pub(super) const CASES: [(&str, Case); 10] = [
     ("queue pairs have UDP source ports of their own, the same in both directions", ports),
     ("datagrams pass a filter that lets in port 4791 alone", datagrams),
     ("with FERROCE_SOURCE_PORTS=4791 a filter of connections lets in answers", one_port),
@@ -17,6 +17,7 @@ pub(super) const CASES: [(&str, Case); 9] = [
     ("ferroce counters shows the control, its window and round trips", control),
     ("a path that is too narrow is named, and RDMA CM takes what fits", narrow),
     ("RDMA CM takes what fits the path from the server, too", narrow_from_server),
+    ("packets are as long as the path takes in both directions", strides),
     ("hosts of two MTUs connect by RDMA CM, whichever asks", two_mtus),
     ("a path that drops long packets without a word is told from a peer that is gone", silent),
 ];
@@ -170,6 +171,42 @@ fn narrow_from_server(place: &Place) -> Result<String> {
     });
     place.set_mtu([1500; 2], 1500)?;
     result.map(|()| "once it was told".to_owned())
+}
+
+fn strides(place: &Place) -> Result<String> {
+    place.rule("")?;
+    let write: &[&str] = &["ib_write_bw", "-s", "65536", "-n", "2000"];
+    let read: &[&str] = &["ib_read_bw", "-s", "65536", "-n", "2000"];
+    let result = [
+        // Of hosts and router, in bytes, where which way is narrow, and what packets carry at least.
+        (1500, [1500, 1500], 1_200),
+        (9000, [9000, 9000], 6_000),
+        (9000, [4500, 9000], 3_500),
+        (9000, [9000, 4500], 3_500),
+    ]
+    .into_iter()
+    .try_for_each(|(hosts, [to_server, to_client], least)| {
+        place.set_mtu([hosts; 2], to_server)?;
+        place.narrow_to_client(to_client)?;
+        for words in [write, read] {
+            let outcome = place.perftest(&[], words)?;
+            let about = || format!("{hosts}, to {to_server} and {to_client} bytes, {}", words[0]);
+            outcome.must_be_good().with_context(about)?;
+            let answered = outcome.at_client("path_probes_answered")?;
+            let fits = to_server.min(to_client) == hosts;
+            ensure!(outcome.at_client("path_probes_sent")? > 0, "{}: no probe", about());
+            ensure!(answered == u64::from(fits), "{}: {answered} answered", about());
+            let sent = |name| match words == write {
+                true => outcome.at_client(name),
+                false => outcome.at_server(name),
+            };
+            let each = sent("sent_bytes")? / sent("sent_pkts")?.max(1);
+            ensure!(each >= least && (fits || each <= 4096), "{}: {each} in each", about());
+        }
+        Ok(())
+    });
+    place.set_mtu([1500; 2], 1500)?;
+    result.map(|()| "with 1,500 and 9,000 bytes; and a path of 4,500 keeps 4,096".to_owned())
 }
 
 fn two_mtus(place: &Place) -> Result<String> {
