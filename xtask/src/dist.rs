@@ -47,9 +47,12 @@ pub(crate) fn cm_library() -> PathBuf {
 
 /// Builds `dist/bin/ferroce` and the libraries of `dist/lib/ferroce`.
 pub(crate) fn run() -> Result<()> {
-    build_library()?;
+    // At once, since each is linked by one processor for minutes. What they share has the same features in both.
+    let packages = ["--package", "ferroce-ibverbs", "--package", "ferroce-cli"];
+    run_command(cargo().args(["build", "--release"]).args(packages))?;
+    Libraries::ours().link()?;
     Libraries::ours().build_paths()?;
-    build_binary()
+    lay_out_binary()
 }
 
 /// What the libraries are linked by, from what, and where they are put.
@@ -149,8 +152,7 @@ pub(crate) fn build_library() -> Result<()> {
     Libraries::ours().link()
 }
 
-fn build_binary() -> Result<()> {
-    run_command(cargo().args(["build", "--release", "--package", "ferroce-cli"]))?;
+fn lay_out_binary() -> Result<()> {
     let binary = dist_dir().join("bin/ferroce");
     make_parent(&binary)?;
     let fresh = binary.with_extension("new");
