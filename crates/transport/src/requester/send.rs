@@ -230,7 +230,9 @@ impl Qp {
             let fenced = next.flags.contains(SendFlags::FENCE);
             // A local operation is no packet, done or not.
             let alone = next.stuck || next.operation.is_local();
-            alone || next.begun.is_none() && (self.state == QpState::Sqd || fenced)
+            let is_held = next.is_read_or_atomic()
+                && requester.rd_atomics.len() >= usize::from(self.attributes.max_rd_atomic);
+            alone || is_held || next.begun.is_none() && (self.state == QpState::Sqd || fenced)
         });
         let longest = u64::from(self.stride()) + PACKET_OVERHEAD_BYTES;
         let is_full = in_flight.saturating_add(longest.max(cost)) > window.bytes;
