@@ -94,9 +94,10 @@ impl Responder {
 
     /// Takes back the last `unsent` responses of the last run.
     pub(crate) fn shorten_answer(&mut self, unsent: u32) {
-        if let Some(Reply::Read { sent, .. }) = self.replies.front_mut() {
+        if let Some(Reply::Read { sent, stride, .. }) = self.replies.front_mut() {
             debug_assert!(*sent > unsent, "no more than the run but for its first packet");
             *sent = sent.saturating_sub(unsent);
+            self.shaper.take_back((*stride).into(), unsent);
         }
     }
 }

@@ -80,6 +80,13 @@ impl Shaper {
             self.bursts.spend(now, rate.time_of(each + PACKET_OVERHEAD_BYTES) * count.into());
         }
     }
+
+    /// As many have not left after all.
+    pub(super) fn take_back(&mut self, each: u64, count: u32) {
+        if let Some(rate) = self.rate() {
+            self.bursts.take_back(rate.time_of(each + PACKET_OVERHEAD_BYTES) * count.into());
+        }
+    }
 }
 
 #[cfg(test)]
