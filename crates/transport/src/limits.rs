@@ -66,8 +66,8 @@ pub(crate) const SHAPER_BURST_BYTES: u64 = 128 << 10;
 pub(crate) const SHAPER_BURST_TIME: Span = Span::from_us(1_500);
 /// Bytes of payload of the longest packet that is not kept to a path MTU: what an interface of 9,000 has room for.
 pub const STRIDE_MAX: u32 = 69 * 128;
-/// In path MTUs: who asks for longer ones has another path MTU, which is a mistake of the two programs.
-pub(crate) const STRIDE_MTUS_MAX: u32 = 3;
+/// A path probe is longer by the longest header that data may have beside a BTH: RETH and ImmDt.
+pub(crate) const PATH_PROBE_HEADROOM: u32 = 16 + 4;
 /// A path is probed so often for such packets before they are given up,
 pub(crate) const PATH_PROBES_MAX: u8 = 8;
 /// first after this time without an answer, and each time after twice as long.

@@ -12,7 +12,7 @@ use rdma::{
 };
 
 use wire::aeth::{NakCode, Syndrome};
-use wire::bth::Sign;
+use wire::bth::{Sign, Stride};
 use wire::opcode::Headers;
 use wire::{Opcode, aeth, cnp, roce, saeth};
 
@@ -160,6 +160,9 @@ impl Qp {
             self.route = route_to(path, flow);
         }
         let from = core::mem::replace(&mut self.state, to);
+        if change.path.is_some() && matches!(from, QpState::Rts | QpState::Sqd) {
+            self.forget_strides(adapter.config.active_mtu.bytes());
+        }
         match (from, to) {
             (_, QpState::Reset) => {
                 self.reset(&adapter.config);
@@ -219,6 +222,7 @@ impl Qp {
         self.state = QpState::Error;
         self.timers = TimerTable::default();
         self.notification = NotificationPoint::default();
+        self.strides = <_>::default();
         self.flush_sends(adapter);
         if !answer {
             self.responder.forget_replies();
@@ -397,6 +401,7 @@ impl Qp {
                 body = self.write_request(Cursor { serial, packet }, count, to);
             }
             Content::PathProbe { length } => {
+                header.bth.stride = Stride::fitting(self.mtu());
                 route.traffic_class = self.data_class();
                 body = Body::constant(strides::padding(length));
             }

@@ -18,13 +18,13 @@
 
 use rdma::{Psn, QpState, QpType, Span, Time};
 use wire::Opcode;
-use wire::bth::Sign;
+use wire::bth::Stride;
 use wire::roce;
 
 use super::{Content, Outgoing, Qp};
 use crate::adapter::Adapter;
 use crate::config::BetweenHosts;
-use crate::limits::{PATH_PROBE_WAIT, PATH_PROBES_MAX, STRIDE_MAX, STRIDE_MTUS_MAX};
+use crate::limits::{PATH_PROBE_HEADROOM, PATH_PROBE_WAIT, PATH_PROBES_MAX, STRIDE_MAX};
 use crate::stats::Drop;
 
 /// What a queue pair knows of how long its packets may be.
@@ -37,6 +37,8 @@ pub(crate) struct Strides {
     probe: Option<Probe>,
     /// A probe of the peer's that is to be answered.
     owed: Option<(Psn, u32)>,
+    /// Its path is not that of its peer's packets, which tell nothing of it.
+    is_moved: bool,
 }
 
 /// A path probe that is to be sent, or waits for its answer.
@@ -51,12 +53,18 @@ struct Probe {
     wait: Span,
 }
 
+impl Probe {
+    const NEW: Self =
+        Self { psn: None, left: PATH_PROBES_MAX, next: Time::ZERO, wait: PATH_PROBE_WAIT };
+}
+
 /// What path probes carry.
-static ZEROS: [u8; STRIDE_MAX as usize] = [0; STRIDE_MAX as usize];
+static ZEROS: [u8; PATH_PROBE_MAX] = [0; PATH_PROBE_MAX];
+const PATH_PROBE_MAX: usize = (STRIDE_MAX + PATH_PROBE_HEADROOM) as usize;
 
 /// So many bytes of nothing.
 pub(super) fn padding(length: u32) -> &'static [u8] {
-    &ZEROS[..length.min(STRIDE_MAX) as usize]
+    &ZEROS[..PATH_PROBE_MAX.min(length as usize)]
 }
 
 impl Qp {
@@ -91,21 +99,27 @@ impl Qp {
     #[inline]
     pub(crate) fn stride_of(&self, header: &roce::Repr) -> u32 {
         let mtu = self.mtu();
-        let stride = header.bth.stride.bytes().filter(|_| header.bth.sign != Sign::None);
+        let stride = header.bth.stride.bytes();
         stride.filter(|stride| (mtu..=self.strides.most).contains(stride)).unwrap_or(mtu)
     }
 
     /// It is about to be connected, to another host.
-    pub(super) fn settle_strides(&mut self, between: &BetweenHosts, adapter_mtu: u32) {
-        let most = between.stride_max.min(STRIDE_MAX);
-        let may = self.offered.is_some() && self.spec.kind == QpType::Rc && most > self.mtu();
-        if may {
+    pub(super) fn settle_strides(&mut self, between: &BetweenHosts, active_mtu: u32) {
+        let most = Stride::fitting(between.stride_max.min(STRIDE_MAX)).bytes().unwrap_or(0);
+        if self.offered.is_some() && self.spec.kind == QpType::Rc && most > self.mtu() {
             // Who is connected with less than the port carries still takes what a narrower peer has found.
-            let probe =
-                Probe { psn: None, left: PATH_PROBES_MAX, next: Time::ZERO, wait: PATH_PROBE_WAIT };
-            let probe = (self.mtu() == adapter_mtu).then_some(probe);
-            self.strides = Strides { most, found: None, probe, owed: None };
+            let probe = (self.mtu() == active_mtu).then_some(Probe::NEW);
+            self.strides = Strides { most, probe, ..Strides::default() };
         }
+    }
+
+    /// It has another path from now on, of which nothing is known.
+    pub(super) fn forget_strides(&mut self, active_mtu: u32) {
+        let most = self.strides.most;
+        let probe = (most > 0 && self.mtu() == active_mtu).then_some(Probe::NEW);
+        self.strides = Strides { most, probe, is_moved: true, ..Strides::default() };
+        self.requester.recut(self.mtu(), self.mtu());
+        self.pacer.begin(self.mtu());
     }
 
     /// An answer to a path probe, or a path probe, if one is due.
@@ -137,16 +151,18 @@ impl Qp {
         probe.next = now + probe.wait;
         probe.wait = probe.wait * 2;
         adapter.stats.path_probes_sent += 1;
-        let content = Content::PathProbe { length: self.strides.most };
+        let content = Content::PathProbe { length: self.strides.most + PATH_PROBE_HEADROOM };
         Some(Outgoing { opcode: Opcode::RC_PATH_PROBE, psn, content })
     }
 
     /// A path probe has come. One that is longer than this port could answer is not answered, nor one of a peer that has
-    /// another path MTU.
+    /// another path MTU, as its stride says.
     pub(crate) fn path_probed(&mut self, header: &roce::Repr, length: usize) -> Result<(), Drop> {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
-        let most = self.strides.most.min(self.mtu() * STRIDE_MTUS_MAX);
-        if header.bth.sign == Sign::None || length <= self.mtu() || length > most {
+        let least = self.mtu() + PATH_PROBE_HEADROOM;
+        let most = self.strides.most + PATH_PROBE_HEADROOM;
+        let is_of_mtu = header.bth.stride == Stride::fitting(self.mtu());
+        if !is_of_mtu || length <= least || length > most {
             return Err(Drop::BadLength);
         }
         self.strides.owed = Some((header.bth.psn, length));
@@ -161,7 +177,7 @@ impl Qp {
         adapter: &mut Adapter,
     ) -> Result<(), Drop> {
         let is_awaited = self.strides.probe.is_some_and(|probe| probe.psn == Some(header.bth.psn));
-        if !is_awaited || length != self.strides.most as usize {
+        if !is_awaited || length != (self.strides.most + PATH_PROBE_HEADROOM) as usize {
             return Err(Drop::UnexpectedResponse);
         }
         adapter.stats.path_probes_answered += 1;
@@ -172,7 +188,7 @@ impl Qp {
     /// A request has come that says how long its packets are: its sender knows that packets as long come back, too.
     pub(crate) fn follow_stride(&mut self, header: &roce::Repr) {
         let stride = self.stride_of(header);
-        if stride > self.stride() {
+        if stride > self.stride() && !self.strides.is_moved {
             self.lengthen(stride);
         }
     }
@@ -183,7 +199,7 @@ impl Qp {
         if stride == self.strides.most {
             self.strides.probe = None;
         }
-        self.requester.lengthen(self.mtu(), stride);
+        self.requester.recut(self.mtu(), stride);
         self.pacer.begin(stride);
     }
 }

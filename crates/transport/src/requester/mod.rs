@@ -258,7 +258,7 @@ pub(crate) struct Requester {
     filled: bool,
     /// When an acknowledgement was last requested.
     pub(crate) asked_at: Time,
-    /// One more than the length of the longest message of which a packet was answered; 0 if nothing was.
+    /// One more than the payload of the longest packet that was answered; 0 if nothing was.
     proven: u32,
     pub(crate) retries_left: u8,
     pub(crate) rnr_retries_left: u8,
@@ -329,7 +329,7 @@ impl Requester {
 
     /// A packet of the oldest request was.
     pub(crate) fn prove_oldest(&mut self) {
-        if let Some(length) = self.queue.front().map(|wqe| wqe.length) {
+        if let Some(length) = self.queue.front().map(|wqe| wqe.length.min(wqe.stride)) {
             self.prove(length);
         }
     }
@@ -393,11 +393,11 @@ impl Requester {
         self.wqe(serial).map_or(0, |wqe| wqe.packets)
     }
 
-    /// Messages of more than `mtu` bytes that are not begun are cut into packets of `stride`.
-    pub(crate) fn lengthen(&mut self, mtu: u32, stride: u32) {
+    /// Messages that are not begun are cut into packets of `stride`, if they are longer than `mtu`.
+    pub(crate) fn recut(&mut self, mtu: u32, stride: u32) {
         let waiting = self.queue.iter_mut().rev().take_while(|wqe| wqe.begun.is_none());
-        for wqe in waiting.filter(|wqe| wqe.length > mtu && wqe.packets > 0) {
-            wqe.cut(stride);
+        for wqe in waiting.filter(|wqe| wqe.packets > 0) {
+            wqe.cut(if wqe.length > mtu { stride } else { mtu });
         }
     }
 

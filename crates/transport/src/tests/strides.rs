@@ -3,17 +3,20 @@
 use std::vec;
 use std::vec::Vec;
 
-use rdma::{CompletionStatus, Mtu, Psn, QpState, QpType};
-use wire::bth::Sign;
+use rdma::{CompletionStatus, Mtu, Operation, Psn, QpState, QpType};
+use wire::bth::{Sign, Stride};
 use wire::{Opcode, roce};
 
 use super::{statuses, write};
-use crate::limits::{PATH_PROBES_MAX, STRIDE_MAX};
+use crate::failure::Unproven;
+use crate::limits::{PATH_PROBE_HEADROOM, PATH_PROBES_MAX, STRIDE_MAX};
 use crate::testing::{Pair, Verdict, Wire};
-use crate::{Arrival, BetweenHosts, Config, Congestion, QpChange};
+use crate::{AddressVector, Arrival, BetweenHosts, Config, Congestion, Failure, QpChange};
 
 /// What an interface of 1,500 bytes has room for.
 const STRIDE: u32 = 1408;
+/// What a probe of such a port carries.
+const PROBE: u32 = STRIDE + PATH_PROBE_HEADROOM;
 
 fn config(active_mtu: Mtu, stride_max: u32) -> Config {
     let between_hosts = BetweenHosts {
@@ -91,7 +94,7 @@ fn a_path_is_probed_once_and_then_packets_are_as_long_as_it_takes() {
         let mut found = probes(opcode);
         let one = found.next().expect("one was sent");
         assert!(found.next().is_none(), "and only one");
-        assert_eq!(payload(one), STRIDE as usize);
+        assert_eq!(payload(one), PROBE as usize);
         one.header.bth.psn
     });
     assert_eq!(probe, answer);
@@ -145,7 +148,7 @@ fn messages_that_wait_when_the_answer_comes_are_cut_anew() {
     pair.drive();
     assert_eq!(statuses(&mut pair.nodes[0]).len(), 200);
     let packets = sent(&pair, 0);
-    let (first, last) = (packets.iter().position(|it| it.1.is_some()), packets.last());
+    let (first, last) = (packets.iter().position(|it| it.1 == Some(STRIDE)), packets.last());
     assert!((100..2_000).contains(&first.unwrap()), "{first:?}");
     assert_eq!(last.unwrap().1, Some(STRIDE));
 }
@@ -181,7 +184,7 @@ fn a_path_that_is_too_narrow_in_either_direction_keeps_the_path_mtu() {
         }
         let data = sent(&pair, 0).into_iter().chain(sent(&pair, 1));
         assert!(
-            data.filter(|it| it.0 > 1024).all(|it| it == (STRIDE as usize, None)),
+            data.filter(|it| it.0 > 1024).all(|it| it == (PROBE as usize, Some(1024))),
             "probes alone"
         );
         let stats = pair.nodes[0].endpoint.stats();
@@ -230,17 +233,18 @@ fn a_port_of_more_takes_what_its_narrower_peer_has_found() {
 fn what_was_not_asked_for_changes_nothing() {
     let mut pair = acquainted();
     let [psn, other] = [Psn::new(5), Psn::new(6)];
-    for (opcode, psn, length) in [
-        (Opcode::RC_PATH_PROBE_ANSWER, psn, STRIDE),
-        (Opcode::RC_PATH_PROBE_ANSWER, other, 1_024),
+    for (opcode, psn, length, mtu) in [
+        (Opcode::RC_PATH_PROBE_ANSWER, psn, PROBE, 1_024),
+        (Opcode::RC_PATH_PROBE_ANSWER, other, 1_024, 1_024),
         // Too short to be of use, too long for the port, and of another path MTU.
-        (Opcode::RC_PATH_PROBE, psn, 1_024),
-        (Opcode::RC_PATH_PROBE, psn, 0),
-        (Opcode::RC_PATH_PROBE, psn, STRIDE + 128),
-        (Opcode::RC_PATH_PROBE, psn, STRIDE_MAX),
+        (Opcode::RC_PATH_PROBE, psn, 1_024, 1_024),
+        (Opcode::RC_PATH_PROBE, psn, 0, 1_024),
+        (Opcode::RC_PATH_PROBE, psn, PROBE + 128, 1_024),
+        (Opcode::RC_PATH_PROBE, psn, PROBE, 512),
     ] {
         let mut header = roce::Repr::new(opcode, pair.nodes[0].qpn, psn);
         header.bth.sign = Sign::Selective;
+        header.bth.stride = Stride::fitting(mtu);
         let mut bytes = vec![0; header.header_len() + length as usize];
         header.emit(&mut bytes);
         let (source, destination) = (pair.nodes[1].gid, pair.nodes[0].gid);
@@ -254,4 +258,98 @@ fn what_was_not_asked_for_changes_nothing() {
     assert_eq!(pair.sent, [], "none is answered");
     write(&mut pair, 20_000);
     read(&mut pair, 20_000);
+}
+
+/// The longest header is that of a WRITE with immediate data.
+#[test]
+fn what_a_path_takes_of_a_probe_it_takes_of_every_packet() {
+    for longest in 1_440..1_500 {
+        let mut pair = usual();
+        pair.rule(move |packet| match packet.bytes.len() > longest {
+            true => Verdict::Drop,
+            false => Verdict::Deliver,
+        });
+        for _ in 0..3 {
+            write(&mut pair, 20_000);
+            read(&mut pair, 20_000);
+        }
+        let address = pair.nodes[1].sge(0, 0).address;
+        let r_key = pair.nodes[1].key;
+        let immediate = Some([1; 4]);
+        let operation = Operation::Write { remote_address: address, r_key, immediate };
+        let from = pair.nodes[0].sge(0, STRIDE);
+        pair.post_recv(1, 9, &[]);
+        pair.post(0, 9, operation, &[from]);
+        pair.drive();
+        assert_eq!(statuses(&mut pair.nodes[0]), [(9, CompletionStatus::Success)], "{longest}");
+        let stats = pair.nodes[0].endpoint.stats();
+        assert_eq!(stats.local_ack_timeout_err, 0, "{longest}");
+        let fits = longest >= wire::bth::LEN + PROBE as usize;
+        assert_eq!(stats.path_probes_answered, u64::from(fits), "{longest}");
+    }
+}
+
+#[test]
+fn of_a_new_path_nothing_is_known() {
+    let mut pair = acquainted();
+    let drained = QpChange::to(QpState::Sqd);
+    let path = AddressVector {
+        gid: pair.nodes[1].gid,
+        source_gid: pair.nodes[0].gid,
+        hop_limit: 7,
+        ..AddressVector::default()
+    };
+    let moved = QpChange { path: Some(path), ..QpChange::to(QpState::Sqd) };
+    let qpn = pair.nodes[0].qpn;
+    for change in [drained, moved] {
+        pair.nodes[0].endpoint.modify_qp(qpn, &change).unwrap();
+    }
+    // Posted as long as it is drained.
+    let from = pair.nodes[0].sge(0, 20_000);
+    pair.post(0, 1, pair.write(1, 0), &[from]);
+    pair.rule(|packet| match packet.from == 0 && payload(packet) > 1024 {
+        true => Verdict::Drop,
+        false => Verdict::Deliver,
+    });
+    pair.nodes[0].endpoint.modify_qp(qpn, &QpChange::to(QpState::Rts)).unwrap();
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    // What the peer sends in long packets tells nothing of this path.
+    pair.nodes[1].fill(0, 9_000, 3);
+    let from = pair.nodes[1].sge(0, 9_000);
+    pair.post(1, 2, pair.write(0, 0), &[from]);
+    pair.drive();
+    write(&mut pair, 20_000);
+    let stats = pair.nodes[0].endpoint.stats();
+    assert!(stats.path_probes_sent > 1 && stats.path_probes_answered == 1, "{stats}");
+    assert_eq!(stats.local_ack_timeout_err, 0);
+}
+
+#[test]
+fn a_port_has_room_for_whole_strides_alone() {
+    let config = config(Mtu::B1024, STRIDE + 100);
+    let mut pair = connected([config.clone(), config], [true, true]);
+    for length in [5_000, 20_000, 20_000, STRIDE + 1, STRIDE + 100] {
+        write(&mut pair, length);
+        read(&mut pair, length);
+    }
+    assert_eq!(pair.nodes[0].endpoint.stats().path_probes_answered, 1);
+}
+
+#[test]
+fn a_failure_says_how_long_packets_were_and_not_messages() {
+    let mut pair = usual();
+    write(&mut pair, 5_000);
+    write(&mut pair, 20_000);
+    pair.rule(|packet| match payload(packet) > 1024 {
+        true => Verdict::Drop,
+        false => Verdict::Deliver,
+    });
+    let from = pair.nodes[0].sge(0, 20_000);
+    pair.post(0, 1, pair.write(1, 0), &[from]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::RetryExceeded)]);
+    let qpn = pair.nodes[0].qpn;
+    let unproven = pair.nodes[0].endpoint.failure(qpn).and_then(Failure::unproven);
+    assert_eq!(unproven, Some(Unproven { bytes: STRIDE, answered: Some(1024) }));
 }
