@@ -216,6 +216,8 @@ pub(crate) const BBR_RECENT: Span = Span::from_ms(1_000);
 pub(crate) const LINK_HEADER_BYTES: u64 = 14 + 20 + 8 + 4 + 4;
 /// Packets that travel as one at most, where nothing was lost.
 pub(crate) const TRAIN_PACKETS_MAX: u32 = 64;
+/// Under selective repeat as many packets in a row are a loss of a train; fewer are not.
+pub(crate) const TRAIN_LOST_PACKETS: u32 = 3;
 /// A loss leaves this part of them.
 pub(crate) const TRAIN_LOSS_DIVISOR: u32 = 8;
 /// And no fewer than these: a call of the kernel for each packet costs more than losses do.

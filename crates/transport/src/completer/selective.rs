@@ -8,6 +8,7 @@ use wire::{roce, saeth};
 use crate::Blocked;
 use crate::adapter::Adapter;
 use crate::arrival::Carried;
+use crate::limits::TRAIN_LOST_PACKETS;
 use crate::qp::Qp;
 use crate::recovery::Moment;
 use crate::stats::{Again, Drop};
@@ -74,15 +75,19 @@ impl Qp {
             Some(until) => self.timers.set(Timer::Overtaken, until),
             None => self.timers.stop(Timer::Overtaken),
         }
-        if requester.visit_gaps().is_none() || requester.gone_back_for == Some(requester.unacked) {
+        let lost = requester.visit_gaps();
+        let Some(lost) = lost.filter(|_| requester.gone_back_for != Some(requester.unacked)) else {
             return false;
-        }
+        };
         if !self.take_retry(adapter) {
             return false;
         }
         self.requester.again = Again::Selective;
         self.pacer.on_loss(now);
-        self.requester.train.on_loss();
+        // Where trains are cut on the way, chance takes one packet of them. A queue takes several.
+        if self.requester.lost_run(lost, TRAIN_LOST_PACKETS) == TRAIN_LOST_PACKETS {
+            self.requester.train.on_loss();
+        }
         self.requester.gone_back_for = Some(self.requester.unacked);
         self.arm_ack_timer(now);
         true

@@ -217,7 +217,7 @@ impl Requester {
 
     /// How many packets from `psn` on are lost in a row, of `count` that one request stands for. A probe asks
     /// for one, or repeats a request that may not have arrived.
-    pub(super) fn lost_run(&self, psn: Psn, count: u32) -> u32 {
+    pub(crate) fn lost_run(&self, psn: Psn, count: u32) -> u32 {
         let Some(scoreboard) = &self.scoreboard else { return count };
         if self.probe {
             return if scoreboard.is_being_answered(psn) { 1 } else { count };
