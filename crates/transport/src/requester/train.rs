@@ -2,7 +2,8 @@
 //!
 //! A driver may hand several packets to the network as one train, which the network may drop as one: a
 //! queue that is nearly full has room for a packet and none for sixty. So a loss makes trains short, and
-//! packets that arrive make them longer again.
+//! packets that arrive make them longer again. Under selective repeat it is known which packets were lost: one
+//! alone, or two, are no train.
 
 use crate::limits::{
     TRAIN_GROWTH_PACKETS, TRAIN_LOSS_DIVISOR, TRAIN_PACKETS_MAX, TRAIN_PACKETS_MIN,
