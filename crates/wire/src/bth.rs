@@ -215,7 +215,7 @@ pub struct Repr {
     pub destination: Qpn,
     /// Whether an acknowledgement is asked for.
     pub ack_request: bool,
-    /// How long the packets of its message are; of no meaning without a sign.
+    /// How long the packets of its message are; of meaning between two that sign alone.
     pub stride: Stride,
     /// The packet sequence number.
     pub psn: Psn,

@@ -18,7 +18,7 @@
 
 use rdma::{Psn, QpState, QpType, Span, Time};
 use wire::Opcode;
-use wire::bth::Stride;
+use wire::bth::{Sign, Stride};
 use wire::roce;
 
 use super::{Content, Outgoing, Qp};
@@ -99,7 +99,9 @@ impl Qp {
     #[inline]
     pub(crate) fn stride_of(&self, header: &roce::Repr) -> u32 {
         let mtu = self.mtu();
-        let stride = header.bth.stride.bytes();
+        // The ICRC does not cover the sign: once it is known whose peer it is, a packet may lack it.
+        let is_ours = header.bth.sign != Sign::None || self.strides.found.is_some();
+        let stride = header.bth.stride.bytes().filter(|_| is_ours);
         stride.filter(|stride| (mtu..=self.strides.most).contains(stride)).unwrap_or(mtu)
     }
 

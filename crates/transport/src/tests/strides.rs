@@ -5,7 +5,7 @@ use std::vec::Vec;
 
 use rdma::{CompletionStatus, Mtu, Operation, Psn, QpState, QpType};
 use wire::bth::{Sign, Stride};
-use wire::{Opcode, roce};
+use wire::{Opcode, reth, roce};
 
 use super::{statuses, write};
 use crate::failure::Unproven;
@@ -352,4 +352,27 @@ fn a_failure_says_how_long_packets_were_and_not_messages() {
     let qpn = pair.nodes[0].qpn;
     let unproven = pair.nodes[0].endpoint.failure(qpn).and_then(Failure::unproven);
     assert_eq!(unproven, Some(Unproven { bytes: STRIDE, answered: Some(1024) }));
+}
+
+/// The standard has them ignored (IBTA vol 1, 9.2), whatever a peer that is no soft NIC sends in them.
+#[test]
+fn reserved_bits_of_a_peer_that_never_signed_say_nothing() {
+    let long = config(Mtu::B1024, STRIDE);
+    let mut pair = connected([long.clone(), long], [true, false]);
+    let request = reth::Repr {
+        address: pair.nodes[0].sge(0, 0).address,
+        r_key: pair.nodes[0].key,
+        length: 2_000,
+    };
+    let psn = pair.nodes[0].endpoint.query_qp(pair.nodes[0].qpn).unwrap().rq_psn;
+    let mut header = roce::Repr::new(Opcode::RC_READ_REQUEST, pair.nodes[0].qpn, psn);
+    header.bth.stride = Stride::fitting(STRIDE);
+    header.reth = Some(request);
+    let mut bytes = vec![0; header.header_len()];
+    header.emit(&mut bytes);
+    let (source, destination) = (pair.nodes[1].gid, pair.nodes[0].gid);
+    let arrival = Arrival { source, destination, traffic_class: 0, hop_limit: 64 };
+    pair.inject(0, &arrival, &bytes);
+    pair.drive();
+    assert_eq!(sent(&pair, 0), [(1_024, None), (976, None)]);
 }
