@@ -226,7 +226,7 @@ impl Qp {
 
     fn complete_oldest(&mut self, adapter: &mut Adapter) {
         if let Some(wqe) = self.requester.pop() {
-            self.requester.prove(wqe.length.min(wqe.stride));
+            self.requester.prove(wqe.longest());
             self.complete_send(&wqe, CompletionStatus::Success, adapter);
         }
     }

@@ -248,7 +248,7 @@ impl Producer {
     }
 
     /// Puts in a packet of `length` bytes that `fill` writes, unless it meets memory that is gone:
-    /// then nothing is put in. `Ok(None)`: there is no room, or for none so long.
+    /// then nothing is put in. `Ok(None)`: there is no room, or a ring takes none so long.
     pub(crate) fn push_with(
         &mut self,
         entry: Entry,

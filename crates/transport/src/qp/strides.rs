@@ -53,6 +53,13 @@ struct Probe {
     wait: Span,
 }
 
+impl Strides {
+    /// What a probe of this port carries: the longest header of data stands for payload.
+    fn probe_length(&self) -> u32 {
+        self.most + PATH_PROBE_HEADROOM
+    }
+}
+
 impl Probe {
     const NEW: Self =
         Self { psn: None, left: PATH_PROBES_MAX, next: Time::ZERO, wait: PATH_PROBE_WAIT };
@@ -153,7 +160,7 @@ impl Qp {
         probe.next = now + probe.wait;
         probe.wait = probe.wait * 2;
         adapter.stats.path_probes_sent += 1;
-        let content = Content::PathProbe { length: self.strides.most + PATH_PROBE_HEADROOM };
+        let content = Content::PathProbe { length: self.strides.probe_length() };
         Some(Outgoing { opcode: Opcode::RC_PATH_PROBE, psn, content })
     }
 
@@ -162,7 +169,7 @@ impl Qp {
     pub(crate) fn path_probed(&mut self, header: &roce::Repr, length: usize) -> Result<(), Drop> {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let least = self.mtu() + PATH_PROBE_HEADROOM;
-        let most = self.strides.most + PATH_PROBE_HEADROOM;
+        let most = self.strides.probe_length();
         let is_of_mtu = header.bth.stride == Stride::fitting(self.mtu());
         if !is_of_mtu || length <= least || length > most {
             return Err(Drop::BadLength);
@@ -179,7 +186,7 @@ impl Qp {
         adapter: &mut Adapter,
     ) -> Result<(), Drop> {
         let is_awaited = self.strides.probe.is_some_and(|probe| probe.psn == Some(header.bth.psn));
-        if !is_awaited || length != (self.strides.most + PATH_PROBE_HEADROOM) as usize {
+        if !is_awaited || length != self.strides.probe_length() as usize {
             return Err(Drop::UnexpectedResponse);
         }
         adapter.stats.path_probes_answered += 1;

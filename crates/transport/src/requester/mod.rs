@@ -122,6 +122,11 @@ impl SendWqe {
         self.packets = mtu::packets(self.length, stride);
     }
 
+    /// Bytes of payload of its longest packet.
+    pub(crate) fn longest(&self) -> u32 {
+        self.length.min(self.stride)
+    }
+
     /// Where in its message a packet begins.
     pub(crate) fn offset(&self, packet: u32) -> u64 {
         u64::from(packet) * u64::from(self.stride)
@@ -329,7 +334,7 @@ impl Requester {
 
     /// A packet of the oldest request was.
     pub(crate) fn prove_oldest(&mut self) {
-        if let Some(length) = self.queue.front().map(|wqe| wqe.length.min(wqe.stride)) {
+        if let Some(length) = self.queue.front().map(SendWqe::longest) {
             self.prove(length);
         }
     }
@@ -346,7 +351,7 @@ impl Requester {
     /// What of the oldest request was never answered, if nothing so long ever was.
     pub(crate) fn unproven(&self) -> Option<Unproven> {
         let wqe = self.queue.front()?;
-        let bytes = wqe.length.min(wqe.stride);
+        let bytes = wqe.longest();
         let answered = self.proven.checked_sub(1).map(|length| length.min(wqe.stride));
         (Some(bytes) > answered).then_some(Unproven { bytes, answered })
     }

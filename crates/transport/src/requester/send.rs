@@ -107,7 +107,7 @@ impl Qp {
         }
         if wqe.is_read_or_atomic()
             && !(selective && again)
-            && self.requester.rd_atomics.len() >= usize::from(self.attributes.max_rd_atomic)
+            && self.is_read_limit_reached()
             && !mutated(Mutation::RdAtomicsUnlimited)
         {
             self.requester.filled |= room < cost;
@@ -230,9 +230,9 @@ impl Qp {
             let fenced = next.flags.contains(SendFlags::FENCE);
             // A local operation is no packet, done or not.
             let alone = next.stuck || next.operation.is_local();
-            let is_held = next.is_read_or_atomic()
-                && requester.rd_atomics.len() >= usize::from(self.attributes.max_rd_atomic);
-            alone || is_held || next.begun.is_none() && (self.state == QpState::Sqd || fenced)
+            alone
+                || next.begun.is_none() && (self.state == QpState::Sqd || fenced)
+                || next.is_read_or_atomic() && self.is_read_limit_reached()
         });
         let longest = u64::from(self.stride()) + PACKET_OVERHEAD_BYTES;
         let is_full = in_flight.saturating_add(longest.max(cost)) > window.bytes;
@@ -241,6 +241,11 @@ impl Qp {
             || is_full
             || requester.bounds.is_some() && behind() > window.packets
             || requester.unasked >= self.ack_interval(adapter)
+    }
+
+    /// Whether as many READs and atomics are outstanding as the peer answers.
+    fn is_read_limit_reached(&self) -> bool {
+        self.requester.rd_atomics.len() >= usize::from(self.attributes.max_rd_atomic)
     }
 
     /// How much may be in flight: no more than the peer is likely to keep behind a gap.

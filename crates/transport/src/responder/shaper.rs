@@ -76,16 +76,21 @@ impl Shaper {
 
     /// So many responses leave, each of so many bytes.
     pub(super) fn sent(&mut self, now: Time, each: u64, count: u32) {
-        if let Some(rate) = self.rate() {
-            self.bursts.spend(now, rate.time_of(each + PACKET_OVERHEAD_BYTES) * count.into());
+        if let Some(span) = self.time_of(each, count) {
+            self.bursts.spend(now, span);
         }
     }
 
     /// As many have not left after all.
     pub(super) fn take_back(&mut self, each: u64, count: u32) {
-        if let Some(rate) = self.rate() {
-            self.bursts.take_back(rate.time_of(each + PACKET_OVERHEAD_BYTES) * count.into());
+        if let Some(span) = self.time_of(each, count) {
+            self.bursts.take_back(span);
         }
+    }
+
+    /// How long so many responses take, each of so many bytes.
+    fn time_of(&self, each: u64, count: u32) -> Option<Span> {
+        Some(self.rate()?.time_of(each + PACKET_OVERHEAD_BYTES) * count.into())
     }
 }
 
