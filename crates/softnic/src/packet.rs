@@ -36,6 +36,8 @@ pub(crate) struct Message<'a> {
     pub(crate) destination: Gid,
     pub(crate) traffic_class: u8,
     pub(crate) hop_limit: u8,
+    /// Whether IP may fragment it; such a message is one datagram.
+    pub(crate) may_fragment: bool,
 }
 
 /// What was received, and where it lies in the buffer that it was received into.
@@ -79,6 +81,8 @@ pub(crate) struct Flow {
     pub(crate) slot: u16,
     pub(crate) traffic_class: u8,
     pub(crate) hop_limit: u8,
+    /// See [`transport::Route::may_fragment`].
+    pub(crate) may_fragment: bool,
 }
 
 impl Flow {
@@ -95,7 +99,7 @@ impl Flow {
     /// Whether its packets may leave together, in GSO batches.
     #[inline]
     pub(crate) fn is_batched(&self) -> bool {
-        self.path == Path::Udp
+        self.path == Path::Udp && !self.may_fragment
     }
 
     /// The headers below RoCE of a packet with IP identification `id`.
@@ -233,6 +237,7 @@ mod tests {
             slot: 3,
             traffic_class,
             hop_limit: 64,
+            may_fragment: false,
         };
         let mut packet = [9; 54];
         flow.seal(&mut packet);

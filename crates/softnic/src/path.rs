@@ -93,6 +93,7 @@ impl Lane {
         let Flow { path, source, destination, traffic_class, hop_limit, .. } = self.flow;
         path == Path::Udp
             && self.flow.slot == slot
+            && self.flow.may_fragment == route.may_fragment
             && (source, destination) == (route.source, route.destination)
             && (traffic_class, hop_limit) == (route.traffic_class, route.hop_limit)
             && self.follows.is_none_or(|port| port == route.source_port)
@@ -431,11 +432,21 @@ impl Lab {
 /// Where packets of this route for this slot go by UDP, as all of connection management does, from port 4791. `None`
 /// if no socket has their source address.
 pub(crate) fn udp_flow(membership: &Membership, route: &Route, slot: u16) -> Option<Flow> {
-    let &Route { source, destination, traffic_class, hop_limit, .. } = route;
+    let &Route { source, destination, traffic_class, hop_limit, may_fragment, .. } = route;
     let port = membership.port_of(source, destination)?;
     let path = Path::Udp;
     let source_port = ROCE_PORT;
-    Some(Flow { path, port, source, destination, source_port, slot, traffic_class, hop_limit })
+    Some(Flow {
+        path,
+        port,
+        source,
+        destination,
+        source_port,
+        slot,
+        traffic_class,
+        hop_limit,
+        may_fragment,
+    })
 }
 
 #[cfg(test)]
@@ -467,6 +478,7 @@ mod tests {
             source: site.membership.sockets[0].gid(),
             traffic_class: 0,
             hop_limit: HOP_LIMIT,
+            may_fragment: false,
             source_port: ROCE_PORT,
         };
         let lane = site.paths.lane(&mut site.membership, &route, slot, engine.now, engine.counts);

@@ -64,6 +64,7 @@ pub(crate) fn ask(nic: &Nic) {
         source: own,
         traffic_class: 0,
         hop_limit: HOP_LIMIT,
+        may_fragment: false,
         source_port: ROCE_PORT,
     };
     nic.with_manager(|manager, now| manager.ask(now, route, sidr::Req::default()).unwrap());

@@ -399,6 +399,10 @@ impl Qp {
                     header.bth.sign = Sign::Twice;
                 }
                 body = self.write_request(Cursor { serial, packet }, count, to);
+                if self.strides.is_narrowed && to.header.bth.stride != Stride::PATH_MTU {
+                    to.header.bth.sign = Sign::Narrowed;
+                    to.route.may_fragment = true;
+                }
             }
             Content::PathProbe { length } => {
                 header.bth.stride = Stride::fitting(self.mtu());
@@ -423,6 +427,7 @@ impl Qp {
                     header.aeth = Some(aeth::Repr { syndrome: Syndrome::ACK, msn });
                 }
                 route.traffic_class = self.data_class();
+                route.may_fragment = self.strides.answers_narrowed && length > self.mtu();
                 body = Body::memory(address, 0, length);
             }
             Content::Notification { traffic_class } => {
@@ -541,6 +546,7 @@ pub(crate) fn route_to(path: &AddressVector, flow: u32) -> Route {
         traffic_class: path.traffic_class,
         hop_limit: if path.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { path.hop_limit },
         source_port: source_port(flow),
+        may_fragment: false,
     }
 }
 
@@ -553,6 +559,7 @@ pub(crate) fn route_of_datagram(address: &UdAddress, sender: Qpn) -> Route {
         traffic_class: address.traffic_class,
         hop_limit: if address.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { address.hop_limit },
         source_port: source_port(flow),
+        may_fragment: false,
     }
 }
 

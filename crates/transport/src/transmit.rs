@@ -17,6 +17,9 @@ pub struct Route {
     /// The UDP source port: constant for a flow, differing between flows, so that equal-cost paths
     /// are used (IBTA annex A17.9.1).
     pub source_port: u16,
+    /// Whether IP may fragment it, here and on its way. RoCE packets are never fragmented, but for those that are longer than
+    /// the path MTU, if their path may have become too narrow for them.
+    pub may_fragment: bool,
 }
 
 /// The headers of the packet that the driver has taken last. They are written and read in one
@@ -36,6 +39,7 @@ impl Written {
             traffic_class: 0,
             hop_limit: 0,
             source_port: 0,
+            may_fragment: false,
         },
         header: roce::Repr::NOTHING,
     };

@@ -106,6 +106,7 @@ impl Inner {
             traffic_class: self.settings.traffic_class,
             hop_limit: 64,
             source_port: 0,
+            may_fragment: false,
         })
     }
 

@@ -139,7 +139,11 @@ impl Sockets {
 
     /// Sends one packet, with its ICRC, if the socket takes it: nobody waits under the engine's lock.
     pub(crate) fn send_packet(&mut self, flow: &Flow, packet: &[u8]) {
-        let sent = self.sockets[flow.port].send(&[message(flow, packet, None)]);
+        let (port, message) = (&self.sockets[flow.port], message(flow, packet, None));
+        let sent = match flow.may_fragment {
+            true => port.send_in_fragments(&message),
+            false => port.send(&[message]),
+        };
         self.note(flow, packet, sent);
     }
 
@@ -186,6 +190,7 @@ fn message<'a>(flow: &Flow, bytes: &'a [u8], segment: Option<u16>) -> Message<'a
         destination: flow.destination,
         traffic_class: flow.traffic_class,
         hop_limit: flow.hop_limit,
+        may_fragment: flow.may_fragment,
     }
 }
 
@@ -245,6 +250,7 @@ mod tests {
             slot: to.site.membership.registry.slot(),
             traffic_class: 0,
             hop_limit: 0,
+            may_fragment: false,
         };
         let outbox = from.sender.outbox.as_mut().unwrap();
         let mut counts = Counts::default();
@@ -286,6 +292,7 @@ mod tests {
             slot: 1,
             traffic_class: 0,
             hop_limit: 0,
+            may_fragment: false,
         };
         let outbox = from.sender.outbox.as_mut().unwrap();
         let mut counts = Counts::default();

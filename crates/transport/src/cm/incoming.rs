@@ -391,6 +391,7 @@ fn back(arrival: &Arrival) -> Route {
         // The peer's congestion marks are not ours.
         traffic_class: arrival.traffic_class & !3,
         hop_limit: 64,
+        may_fragment: false,
         source_port: 0,
     }
 }

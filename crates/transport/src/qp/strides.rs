@@ -15,6 +15,10 @@
 //! back. Messages that begin after the answer are cut so, and what answers READs as well: each request says it
 //! ([`wire::bth::Stride`]). Who has no answer goes on as the standard says. A program that has chosen a path MTU below that of its
 //! port keeps to it.
+//!
+//! A path may become narrower later. Messages that have begun then keep their packets, for the peer knows them by
+//! their numbers. After a timeout IP may fragment them, here and on their way, and those that answer READs, whose requests
+//! say so ([`Sign::Narrowed`]); what begins is in packets of the path MTU, and the path is probed anew.
 
 use rdma::{Psn, QpState, QpType, Span, Time};
 use wire::Opcode;
@@ -37,8 +41,12 @@ pub(crate) struct Strides {
     probe: Option<Probe>,
     /// A probe of the peer's that is to be answered.
     owed: Option<(Psn, u32)>,
-    /// Its path is not that of its peer's packets, which tell nothing of it.
+    /// Its path is not known to be that of its peer's packets, which tell nothing of it.
     is_moved: bool,
+    /// Long packets were not answered, and no path probe since: the path may have become too narrow for them.
+    pub(super) is_narrowed: bool,
+    /// The same, by what the peer has said last of what answers its READs.
+    pub(super) answers_narrowed: bool,
 }
 
 /// A path probe that is to be sent, or waits for its answer.
@@ -124,11 +132,30 @@ impl Qp {
 
     /// It has another path from now on, of which nothing is known.
     pub(super) fn forget_strides(&mut self, active_mtu: u32) {
-        let most = self.strides.most;
+        let Strides { most, answers_narrowed, .. } = self.strides;
         let probe = (most > 0 && self.mtu() == active_mtu).then_some(Probe::NEW);
-        self.strides = Strides { most, probe, is_moved: true, ..Strides::default() };
+        let is_moved = true;
+        self.strides = Strides { most, probe, is_moved, answers_narrowed, ..Strides::default() };
         self.requester.recut(self.mtu(), self.mtu());
         self.pacer.begin(self.mtu());
+    }
+
+    /// No answer has come in time. If packets were long, the path may have become too narrow for them: messages that begin
+    /// from now on are in packets of the path MTU, until a path probe is answered. Those that have begun keep their packets,
+    /// which IP may fragment.
+    pub(crate) fn doubt_stride(&mut self, active_mtu: u32) {
+        if self.strides.found.is_some() {
+            self.forget_strides(active_mtu);
+            self.strides.is_narrowed = true;
+        }
+    }
+
+    /// Notes what a request says of the path of its message and of what answers it.
+    #[inline]
+    pub(crate) fn follow_narrowing(&mut self, bth: &wire::bth::Repr) {
+        if bth.stride != Stride::PATH_MTU {
+            self.strides.answers_narrowed = bth.sign == Sign::Narrowed;
+        }
     }
 
     /// An answer to a path probe, or a path probe, if one is due.
@@ -205,6 +232,7 @@ impl Qp {
     /// Packets of messages that begin from now on are longer.
     fn lengthen(&mut self, stride: u32) {
         self.strides.found = Some(stride);
+        self.strides.is_narrowed = false;
         if stride == self.strides.most {
             self.strides.probe = None;
         }

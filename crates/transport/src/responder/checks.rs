@@ -43,6 +43,7 @@ impl Qp {
             adapter.raise(Event::CommunicationEstablished(self.qpn));
         }
         self.follow_sign(request.header.bth.sign != Sign::None);
+        self.follow_narrowing(&request.header.bth);
         if request.facts.operation == Operation::ReadRequest && self.responder.ahead.is_some() {
             self.shape(now, request.header);
         }

@@ -3,13 +3,13 @@
 use std::vec;
 use std::vec::Vec;
 
-use rdma::{CompletionStatus, Mtu, Operation, Psn, QpState, QpType};
+use rdma::{CompletionStatus, Mtu, Operation, Psn, QpState, QpType, Span};
 use wire::bth::{Sign, Stride};
 use wire::{Opcode, reth, roce};
 
 use super::{statuses, write};
 use crate::failure::Unproven;
-use crate::limits::{PATH_PROBE_HEADROOM, PATH_PROBES_MAX, STRIDE_MAX};
+use crate::limits::{PATH_PROBE_HEADROOM, PATH_PROBE_WAIT, PATH_PROBES_MAX, STRIDE_MAX};
 use crate::testing::{Pair, Verdict, Wire};
 use crate::{AddressVector, Arrival, BetweenHosts, Config, Congestion, Failure, QpChange};
 
@@ -323,6 +323,61 @@ fn of_a_new_path_nothing_is_known() {
     let stats = pair.nodes[0].endpoint.stats();
     assert!(stats.path_probes_sent > 1 && stats.path_probes_answered == 1, "{stats}");
     assert_eq!(stats.local_ack_timeout_err, 0);
+}
+
+/// Packets beyond the path MTU pass no more, unless IP may fragment them, from the `first`th that is sent on.
+fn becomes_narrow(pair: &mut Pair, first: u64) {
+    let mut left = first;
+    pair.rule(move |packet| {
+        let is_too_long = left == 0 && payload(packet) > 1024 && !packet.may_fragment;
+        left = left.saturating_sub(1);
+        if is_too_long { Verdict::Drop } else { Verdict::Deliver }
+    });
+}
+
+#[test]
+fn on_a_path_that_becomes_narrower_messages_that_have_begun_go_on_in_fragments() {
+    for (first, is_read) in (0..40).flat_map(|first| [(first, false), (first, true)]) {
+        let mut pair = acquainted();
+        becomes_narrow(&mut pair, first);
+        for id in 0..3 {
+            let here = pair.nodes[0].sge(0, 20_000);
+            let operation = if is_read { pair.read(1, 0) } else { pair.write(1, 0) };
+            pair.post(0, id, operation, &[here]);
+        }
+        pair.drive();
+        let success = CompletionStatus::Success;
+        let all = [(0, success), (1, success), (2, success)];
+        assert_eq!(statuses(&mut pair.nodes[0]), all, "{first}, {is_read}");
+        assert!((1..5).contains(&pair.nodes[0].endpoint.stats().local_ack_timeout_err));
+        // What begins now is in packets of the path MTU, which nobody fragments.
+        pair.sent.clear();
+        write(&mut pair, 20_000);
+        read(&mut pair, 20_000);
+        let is_whole = |it: &Wire| payload(it) <= 1024 && it.header.bth.sign != Sign::Narrowed;
+        let is_probe = |it: &Wire| it.header.bth.opcode == Opcode::RC_PATH_PROBE;
+        assert!(pair.sent.iter().all(|it| !it.may_fragment && (is_whole(it) || is_probe(it))));
+    }
+}
+
+#[test]
+fn after_an_outage_a_path_is_probed_and_packets_are_long_again() {
+    let mut pair = acquainted();
+    let until = pair.now + Span::from_ms(200);
+    pair.rule(move |packet| if packet.at < until { Verdict::Drop } else { Verdict::Deliver });
+    write(&mut pair, 20_000);
+    assert!(pair.nodes[0].endpoint.stats().local_ack_timeout_err > 0);
+    pair.drive_for(PATH_PROBE_WAIT * (1 << PATH_PROBES_MAX));
+    write(&mut pair, 20_000);
+    pair.sent.clear();
+    write(&mut pair, 20_000);
+    read(&mut pair, 20_000);
+    for from in [0, 1] {
+        let longest = sent(&pair, from).into_iter().map(|it| it.0).max();
+        assert_eq!(longest, Some(STRIDE as usize), "node {from}");
+    }
+    assert!(pair.sent.iter().all(|it| !it.may_fragment));
+    assert_eq!(pair.nodes[0].endpoint.stats().path_probes_answered, 2);
 }
 
 #[test]

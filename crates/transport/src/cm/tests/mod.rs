@@ -41,6 +41,7 @@ fn route(from: usize, to: usize) -> Route {
         source: gid(from),
         traffic_class: 0,
         hop_limit: 64,
+        may_fragment: false,
         source_port: 0,
     }
 }

@@ -70,6 +70,7 @@ fn route(to: u8) -> Route {
         source: host(0),
         traffic_class: 0,
         hop_limit: 64,
+        may_fragment: false,
         source_port: 0,
     }
 }

@@ -3,7 +3,7 @@
 use std::format;
 use std::vec::Vec;
 
-use rdma::{Qpn, Span, Time};
+use rdma::{QpType, Qpn, Span, Time};
 
 use wire::opcode::Service;
 use wire::{icrc, roce};
@@ -11,7 +11,7 @@ use wire::{icrc, roce};
 use super::super::pair::emit;
 use super::check::Check;
 use super::marks::{CE, is_marked, may_mark};
-use super::plan::Faults;
+use super::plan::{Faults, LinkPlan};
 use super::random::Random;
 use super::tally::Seen;
 use super::world::{Happening, Packet, World, place};
@@ -21,6 +21,8 @@ use crate::{Arrival, Drop, Route, Stats};
 const HELD_MAX: usize = 64;
 /// Packets in a row whose payload cannot be read: more than there are requests.
 const FAULTS_MAX: u32 = 10_000;
+/// More than there are headers before the longest payload.
+const HEADERS_MAX: usize = 64;
 /// The byte of the BTH that no ICRC covers.
 const MASKED_BYTE: usize = 4;
 
@@ -143,10 +145,27 @@ impl World<'_> {
                 self.tally.count(Seen::Notification);
             }
             let (from_gid, to_gid) = (route.source, route.destination);
+            if self.is_too_long(link, &bytes) {
+                if !route.may_fragment {
+                    self.tally.count(Seen::TooLong);
+                    self.links[link].incidents += 1;
+                    return Ok(());
+                }
+                self.tally.count(Seen::Fragmented);
+            }
             let packet = Packet { link, from: from_gid, to: to_gid, traffic_class, bytes };
             self.carry(from, to, packet);
         }
         Ok(())
+    }
+
+    /// Whether a path that takes packets of the path MTU alone takes this one in fragments or not at all.
+    fn is_too_long(&self, link: usize, bytes: &[u8]) -> bool {
+        let LinkPlan { kind, mtu, other_mtu, .. } = self.links[link].plan;
+        let is_narrow =
+            self.plan.faults.narrowing.is_some_and(|from| self.now >= Time::ZERO + from);
+        let is_narrow = is_narrow && kind == QpType::Rc;
+        is_narrow && bytes.len() > mtu.max(other_mtu).bytes() as usize + HEADERS_MAX
     }
 
     /// Gives a packet to the network.

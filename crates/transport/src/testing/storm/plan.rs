@@ -25,6 +25,8 @@ const PS_PER_BIT_MAX: u64 = 200;
 pub(super) const AFTERMATH: Span = Span::from_ms(5);
 /// Requests that each side of each link posts when the storm is over.
 pub(super) const CALM_OPERATIONS: u64 = 6;
+/// Retries of a queue pair at least, where paths become narrower: beside what else goes wrong, one for each end.
+const NARROWING_RETRIES: u8 = 3;
 
 /// How often things go wrong, in thousandths where nothing else is said.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,6 +79,9 @@ pub(super) struct Faults {
     pub(super) misdeliveries: u64,
     /// Timeouts that a driver puts off: it says that packets may still be on their way.
     pub(super) put_offs: u64,
+    /// When paths become too narrow for packets beyond the path MTU, unless IP may fragment them; if ever. They stay so,
+    /// and a queue pair needs a retry to find out.
+    pub(super) narrowing: Option<Span>,
 }
 
 impl Faults {
@@ -112,6 +117,7 @@ impl Faults {
             waits: some(200),
             misdeliveries: some(30),
             put_offs: if driver.chance(300) { driver.between(1, 500) } else { 0 },
+            narrowing: None,
         }
     }
 
@@ -165,7 +171,7 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(random: &mut Random, driver: &mut Random) -> Self {
-        let faults = Faults::new(random, driver);
+        let mut faults = Faults::new(random, driver);
         let count = random.pick(&[2, 2, 2, 3, 4]);
         let recovery = match random.below(1000) {
             0..100 => Recovery::GoBack0,
@@ -185,8 +191,14 @@ impl Plan {
         for config in &mut configs {
             config.not_ready_grace = Span::from_us(driver.pick(&[0, 0, 100, 5_000]));
         }
+        let narrows = driver.chance(300);
+        faults.narrowing = narrows.then(|| Span::from_us(driver.between(50, 2_000)));
         let links = random.between(1, 4);
-        let links = (0..links).map(|_| link(count as usize, &faults, random)).collect();
+        let mut links: Vec<LinkPlan> =
+            (0..links).map(|_| link(count as usize, &faults, random)).collect();
+        for link in links.iter_mut().filter(|_| narrows) {
+            link.retry_count = link.retry_count.max(NARROWING_RETRIES);
+        }
         Self {
             configs,
             links,

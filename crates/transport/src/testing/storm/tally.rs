@@ -24,6 +24,8 @@ counted! {
     Reordering => "held back by a reordering network",
     Overtaking => "overtaken",
     Partition => "lost in a one-way partition",
+    TooLong => "too long for a path that has become narrower",
+    Fragmented => "in fragments over such a path",
     Stop => "nodes stopped",
     StoppedOverflow => "lost at a stopped node",
     Slow => "nodes slowed down",

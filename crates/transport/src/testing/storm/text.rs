@@ -56,6 +56,7 @@ impl Faults {
             waits,
             misdeliveries,
             put_offs,
+            narrowing,
         } = *self;
         let rates = [
             (loss, "packets lost"),
@@ -96,6 +97,9 @@ impl Faults {
         }
         if jitter.as_ps() > 0 {
             lines.push(format!("fault: packets late by up to {jitter}"));
+        }
+        if let Some(after) = narrowing {
+            lines.push(format!("fault: paths become narrower after {after}"));
         }
         lines
     }
