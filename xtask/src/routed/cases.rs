@@ -9,7 +9,7 @@ use super::place::{CLIENT, Place, SERVER};
 /// Says in a few words what was seen.
 type Case = fn(&Place) -> Result<String>;
 
-pub(super) const CASES: [(&str, Case); 10] = [
+pub(super) const CASES: [(&str, Case); 11] = [
     ("queue pairs have UDP source ports of their own, the same in both directions", ports),
     ("datagrams pass a filter that lets in port 4791 alone", datagrams),
     ("with FERROCE_SOURCE_PORTS=4791 a filter of connections lets in answers", one_port),
@@ -18,6 +18,7 @@ pub(super) const CASES: [(&str, Case); 10] = [
     ("a path that is too narrow is named, and RDMA CM takes what fits", narrow),
     ("RDMA CM takes what fits the path from the server, too", narrow_from_server),
     ("packets are as long as the path takes in both directions", strides),
+    ("a path may become narrower than the packets of a connection", narrows),
     ("hosts of two MTUs connect by RDMA CM, whichever asks", two_mtus),
     ("a path that drops long packets without a word is told from a peer that is gone", silent),
 ];
@@ -207,6 +208,37 @@ fn strides(place: &Place) -> Result<String> {
     });
     place.set_mtu([1500; 2], 1500)?;
     result.map(|()| "with 1,500 and 9,000 bytes; and a path of 4,500 keeps 4,096".to_owned())
+}
+
+/// As where a route changes to a tunnel. What the router says of it, nobody hears in the second round.
+fn narrows(place: &Place) -> Result<String> {
+    let deaf = "table ip routed {
+        chain output {
+            type filter hook output priority 0;
+            icmp type destination-unreachable drop
+        }
+    }";
+    let result = ["", deaf].into_iter().try_for_each(|rules| {
+        place.rule(rules)?;
+        ["ib_write_bw", "ib_read_bw", "ib_send_bw"].into_iter().try_for_each(|program| {
+            let words = [program, "-s", "65536", "-D", "2"];
+            let narrow = ("path_probes_answered", || place.route_mtu(Some(1420)));
+            let outcome = place.perftest_and(&[], &words, narrow)?;
+            place.route_mtu(None)?;
+            outcome.must_be_good().with_context(|| program)?;
+            let [sent, answered, timeouts] =
+                ["path_probes_sent", "path_probes_answered", "local_ack_timeout_err"]
+                    .map(|name| outcome.at_client(name));
+            let (sent, answered, timeouts) = (sent?, answered?, timeouts?);
+            let about =
+                format!("{program}: {sent} probes, {answered} answered, {timeouts} timeouts");
+            // Found to be wide once, and narrow later.
+            ensure!(sent > 1 && answered == 1 && timeouts > 0, "{about}");
+            Ok(())
+        })
+    });
+    place.route_mtu(None)?;
+    result.map(|()| "from 1,500 to 1,420 bytes, with and without a word of the router".to_owned())
 }
 
 fn two_mtus(place: &Place) -> Result<String> {

@@ -146,6 +146,24 @@ impl Place {
         self.router.ip(&["link", "set", PORTS[0], "mtu", &mtu.to_string()])
     }
 
+    /// The longest packet that the router forwards to client and server, by its routes: what is longer it fragments, or drops
+    /// and says so. Nothing is longer if there is none.
+    pub(super) fn route_mtu(&self, mtu: Option<u32>) -> Result<()> {
+        for (address, port) in ROUTER.into_iter().zip(PORTS) {
+            let network = address.replace(".254", ".0/24");
+            let mut words = vec!["route", "replace", &network, "dev", port];
+            words.extend(["proto", "kernel", "scope", "link", "src", address]);
+            let mtu = mtu.map(|mtu| mtu.to_string());
+            // Without the lock a router asks its interface alone.
+            words.extend(mtu.iter().flat_map(|mtu| ["mtu", "lock", mtu]));
+            self.router.ip(&words)?;
+        }
+        for host in &self.hosts {
+            host.ip(&["route", "flush", "cache"])?;
+        }
+        Ok(())
+    }
+
     /// What `ferroce counters` prints of the programs of both hosts.
     fn counters(&self) -> Result<String> {
         let lab = &self.labs[0];
@@ -155,6 +173,16 @@ impl Place {
 
     /// Runs a program of perftest at both ends.
     pub(super) fn perftest(&self, variables: &[(&str, &str)], words: &[&str]) -> Result<Outcome> {
+        self.perftest_and(variables, words, ("", || Ok(())))
+    }
+
+    /// The same, and does something as soon as `ferroce counters` shows this counter.
+    pub(super) fn perftest_and(
+        &self,
+        variables: &[(&str, &str)],
+        words: &[&str],
+        (counter, meanwhile): (&str, impl FnOnce() -> Result<()>),
+    ) -> Result<Outcome> {
         let port = free_port()?.to_string();
         let words = [words, &["-d", "ferroce0", "-F", "-p", &port]].concat();
         let [client, server] = &self.labs;
@@ -178,8 +206,14 @@ impl Place {
         let words = [&words[..], &[SERVER]].concat();
         let mut at_client = client.start("client", command(client, &words))?;
         let mut told = String::new();
+        let mut meanwhile = Some(meanwhile);
         while !at_client.has_ended()? && Instant::now() < deadline {
             let now = self.counters()?;
+            if now.contains(counter)
+                && let Some(work) = meanwhile.take()
+            {
+                work()?;
+            }
             // The longest is that of both ends at work.
             if now.len() > told.len() {
                 told = now;
