@@ -104,8 +104,10 @@ fn what_prints_for_ever_ends_when_nobody_reads_unless_it_does_more() {
 fn lab(before: &str, name: &str, out: &Path) -> Child {
     let (reader, writer) = pipe().unwrap();
     drop(reader);
-    let mut child = Process::new("sh")
-        .args(["-c", &format!("{before}exec \"$@\""), "sh", env!("CARGO_BIN_EXE_ferroce")])
+    // Whoever runs the tests may do so under nohup.
+    let mut child = Process::new("env")
+        .args(["--default-signal=HUP", "sh", "-c", &format!("{before}exec \"$@\""), "sh"])
+        .arg(env!("CARGO_BIN_EXE_ferroce"))
         .args(["lab", "up", "--name", name, "-o"])
         .arg(out)
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/lab/two-hosts.toml"))
