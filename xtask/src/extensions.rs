@@ -29,8 +29,14 @@ fn folder() -> PathBuf {
 /// A cargo command in the folder of the crate.
 fn here() -> Command {
     let mut command = cargo();
-    command.current_dir(folder()).env("CARGO_TARGET_DIR", target_dir());
+    outside(&mut command, &folder());
     command
+}
+
+/// A crate in `folder` is no member of the workspace, and is built as one.
+fn outside(cargo: &mut Command, folder: &Path) {
+    cargo.current_dir(folder).env("CARGO_TARGET_DIR", target_dir());
+    cargo.arg("--config").arg(root().join("xtask/src/extensions.toml"));
 }
 
 /// Builds all of it, and lets no warning pass. Flags for that would build everything else once more.
@@ -79,14 +85,9 @@ fn from_an_empty_folder() -> Result<()> {
         fs::write(&path, text.replace("../ferroce/", &format!("{}/", root().display())))?;
     }
     fs::copy(root().join("Cargo.lock"), folder.path().join("Cargo.lock"))?;
-    // The profiles of the example, so that what both need is built once.
-    let example = fs::read_to_string(self::folder().join("Cargo.toml"))?;
-    let profiles = example.find("[profile.dev").context("the example has profiles")?;
-    let manifest = folder.path().join("Cargo.toml");
-    fs::write(&manifest, fs::read_to_string(&manifest)? + "\n" + &example[profiles..])?;
     let here = || {
         let mut command = cargo();
-        command.current_dir(folder.path()).env("CARGO_TARGET_DIR", target_dir());
+        outside(&mut command, folder.path());
         command.args(["run", "--quiet", "--profile", "ci", "--", "sim"]);
         command
     };
