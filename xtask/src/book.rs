@@ -3,13 +3,12 @@
 use anyhow::Result;
 
 use crate::tally::{self, Tally};
-use crate::workspace::cargo;
+use crate::workspace::whole;
 
 /// The blocks of programs over the libraries of `target/dist`; with `long`, those of minutes too.
 pub(crate) fn run(long: bool) -> Result<Tally> {
-    let mut test = cargo();
-    test.args(["test", "--package", "ferroce-cli", "--profile", "ci", "--test", "cli", "--"]);
-    test.args(["--ignored", "blocks_of_programs"]);
+    let mut test = whole("test");
+    test.args(["--test", "cli", "--", "--ignored", "blocks_of_programs"]);
     if long {
         test.arg("blocks_of_minutes");
     }

@@ -6,7 +6,7 @@ mod ends;
 use anyhow::{Result, bail};
 
 use crate::tally;
-use crate::workspace::cargo;
+use crate::workspace::Build;
 
 /// How many processes there are, and who is disturbed.
 pub(crate) struct Choice {
@@ -15,6 +15,7 @@ pub(crate) struct Choice {
     /// Messages that each sends to each other before some are disturbed.
     rounds: u32,
     links: Vec<&'static str>,
+    build: Build,
     /// How many short programs come and go instead.
     ends: Option<usize>,
     /// Whether this process is the one in namespaces of its own.
@@ -28,7 +29,8 @@ const CHECKED: &str = "shm,icrc";
 impl Default for Choice {
     fn default() -> Self {
         let links = LINKS.to_vec();
-        Self { processes: 32, seed: 1, rounds: 5, links, ends: None, inside: false }
+        let build = Build::Release;
+        Self { processes: 32, seed: 1, rounds: 5, links, build, ends: None, inside: false }
     }
 }
 
@@ -66,14 +68,13 @@ impl Choice {
 /// What CI runs: few, of whom each has a ring to each; another seed, where a look at rings is at stake;
 /// so many that rings once failed; and short programs.
 pub(crate) fn of_ci() -> [Choice; 5] {
-    let few = Choice::default();
-    let second = Choice { seed: 2, links: vec!["shm"], ..Choice::default() };
+    let few = || Choice { build: Build::Ci, ..Choice::default() };
     [
-        few,
-        second,
-        Choice { processes: 130, ..Choice::default() },
-        Choice { processes: 200, ..Choice::default() },
-        Choice { ends: Some(200), ..Choice::default() },
+        few(),
+        Choice { seed: 2, links: vec!["shm"], ..few() },
+        Choice { processes: 130, ..few() },
+        Choice { processes: 200, ..few() },
+        Choice { ends: Some(200), ..few() },
     ]
 }
 
@@ -83,10 +84,8 @@ pub(crate) fn run(choice: &Choice) -> Result<()> {
         return ends::run(choice, programs);
     }
     for link in &choice.links {
-        let what =
-            ["test", "--release", "--quiet", "--package", "ferroce-softnic", "--test", "nic"];
-        let mut command = cargo();
-        command.args(what).args(["--", "crowd::", "--nocapture"]);
+        let mut command = choice.build.nics();
+        command.args(["--", "crowd::", "--nocapture"]);
         command.env("FERROCE_LINK", link);
         command.env("FERROCE_CROWD_PROCESSES", choice.processes.to_string());
         command.env("FERROCE_CROWD_SEED", choice.seed.to_string());

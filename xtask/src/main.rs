@@ -36,7 +36,7 @@ use pico_args::Arguments;
 const USAGE: &str = "\
 cargo xtask <command>
 
-  ci                            every check, as `make test` runs them
+  ci                            every check, as `make test` runs them; --only WORD: those stages
   tidy                          what the compiler does not check: rooms, circles, sizes, licences, links
        --circles              show the circles among the modules of each crate
            --arrows CRATE     with every arrow within those of CRATE
@@ -121,7 +121,11 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
             tidy::run(&choice)
         }
         "dist" => finish(arguments).and_then(|()| dist::run()),
-        "ci" => finish(arguments).and_then(|()| ci::run()),
+        "ci" => {
+            let only = arguments.opt_value_from_str("--only")?;
+            finish(arguments)?;
+            ci::run(only)
+        }
         "demo" => {
             finish(arguments)?;
             dist::run()?;

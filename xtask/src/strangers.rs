@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use rustix::process::geteuid;
 
 use crate::tally::{self, Tally};
-use crate::workspace::cargo;
+use crate::workspace::whole;
 
 /// Tests that become another user, or stand in for one.
 const OVER_NICS: [&str; 5] =
@@ -25,9 +25,8 @@ pub(crate) fn run() -> Result<Tally> {
     for (target, tests) in
         [(["--test", "nic"].as_slice(), &OVER_NICS[..]), (&["--lib"], &OF_FOLDERS)]
     {
-        let mut command = cargo();
-        command.args(["test", "--quiet", "--package", "ferroce-softnic", "--profile", "ci"]);
-        command.args(target).arg("--").args(tests);
+        let mut command = whole("test");
+        command.arg("--quiet").args(target).arg("--").args(tests);
         let counted = tally::tests(&mut command)?;
         sum.passed += counted.passed;
         sum.failed += counted.failed;

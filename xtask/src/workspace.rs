@@ -37,6 +37,39 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// `cargo COMMAND` of what `make test` builds: all packages with all features. A choice of them has other features, and is
+/// built anew.
+pub(crate) fn whole(command: &str) -> Command {
+    let mut whole = cargo();
+    whole.args([command, "--workspace", "--all-features", "--profile", "ci"]);
+    whole
+}
+
+/// How the tests of NICs that take long are built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Build {
+    /// As `make test` builds all else, with assertions.
+    Ci,
+    /// As users have it: what they measure counts.
+    Release,
+}
+
+impl Build {
+    /// A `cargo test` of the NICs.
+    pub(crate) fn nics(self) -> Command {
+        let mut test = match self {
+            Self::Ci => whole("test"),
+            Self::Release => {
+                let mut cargo = cargo();
+                cargo.args(["test", "--release", "--package", "ferroce-softnic"]);
+                cargo
+            }
+        };
+        test.args(["--quiet", "--test", "nic"]);
+        test
+    }
+}
+
 /// Runs a command to its end; a failure names the command.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", shown(command)))?;
