@@ -260,7 +260,7 @@ impl Qp {
         self.pacer.timed_out();
         self.requester.timeouts = self.requester.timeouts.saturating_add(1);
         self.requester.again = Again::Timeout;
-        self.doubt_stride(adapter.config.active_mtu.bytes());
+        self.doubt_stride();
         self.retry(now, adapter);
         self.requester.timed_out_for = Some(self.requester.unacked);
     }

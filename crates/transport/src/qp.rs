@@ -401,7 +401,7 @@ impl Qp {
                 body = self.write_request(Cursor { serial, packet }, count, to);
                 if self.strides.is_narrowed && to.header.bth.stride != Stride::PATH_MTU {
                     to.header.bth.sign = Sign::Narrowed;
-                    to.route.may_fragment = true;
+                    to.route.may_fragment = body.len() > self.mtu();
                 }
             }
             Content::PathProbe { length } => {

@@ -28,7 +28,9 @@ use wire::roce;
 use super::{Content, Outgoing, Qp};
 use crate::adapter::Adapter;
 use crate::config::BetweenHosts;
-use crate::limits::{PATH_PROBE_HEADROOM, PATH_PROBE_WAIT, PATH_PROBES_MAX, STRIDE_MAX};
+use crate::limits::{
+    PATH_PROBE_HEADROOM, PATH_PROBE_WAIT, PATH_PROBE_WAIT_MAX, PATH_PROBES_MAX, STRIDE_MAX,
+};
 use crate::stats::Drop;
 
 /// What a queue pair knows of how long its packets may be.
@@ -43,8 +45,10 @@ pub(crate) struct Strides {
     owed: Option<(Psn, u32)>,
     /// Its path is not known to be that of its peer's packets, which tell nothing of it.
     is_moved: bool,
+    /// Its peer has sent or taken long packets, so it is one of ours.
+    is_known: bool,
     /// Long packets were not answered, and no path probe since: the path may have become too narrow for them.
-    pub(super) is_narrowed: bool,
+    pub(crate) is_narrowed: bool,
     /// The same, by what the peer has said last of what answers its READs.
     pub(super) answers_narrowed: bool,
 }
@@ -52,25 +56,26 @@ pub(crate) struct Strides {
 /// A path probe that is to be sent, or waits for its answer.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
+    /// What packets of its length carry.
+    stride: u32,
     /// What its answer repeats; none was sent yet if there is none.
     psn: Option<Psn>,
-    /// How many more may be sent.
-    left: u8,
+    /// How many more may be sent; there is no end to it if packets as long were once answered.
+    left: Option<u8>,
     /// When the next one is.
     next: Time,
     wait: Span,
 }
 
-impl Strides {
-    /// What a probe of this port carries: the longest header of data stands for payload.
-    fn probe_length(&self) -> u32 {
-        self.most + PATH_PROBE_HEADROOM
-    }
-}
-
 impl Probe {
-    const NEW: Self =
-        Self { psn: None, left: PATH_PROBES_MAX, next: Time::ZERO, wait: PATH_PROBE_WAIT };
+    fn new(stride: u32, left: Option<u8>) -> Self {
+        Self { stride, psn: None, left, next: Time::ZERO, wait: PATH_PROBE_WAIT }
+    }
+
+    /// What it carries itself: the longest header of data stands for payload.
+    fn length(&self) -> u32 {
+        self.stride + PATH_PROBE_HEADROOM
+    }
 }
 
 /// What path probes carry.
@@ -115,7 +120,7 @@ impl Qp {
     pub(crate) fn stride_of(&self, header: &roce::Repr) -> u32 {
         let mtu = self.mtu();
         // The ICRC does not cover the sign: once it is known whose peer it is, a packet may lack it.
-        let is_ours = header.bth.sign != Sign::None || self.strides.found.is_some();
+        let is_ours = header.bth.sign != Sign::None || self.strides.is_known;
         let stride = header.bth.stride.bytes().filter(|_| is_ours);
         stride.filter(|stride| (mtu..=self.strides.most).contains(stride)).unwrap_or(mtu)
     }
@@ -125,17 +130,27 @@ impl Qp {
         let most = Stride::fitting(between.stride_max.min(STRIDE_MAX)).bytes().unwrap_or(0);
         if self.offered.is_some() && self.spec.kind == QpType::Rc && most > self.mtu() {
             // Who is connected with less than the port carries still takes what a narrower peer has found.
-            let probe = (self.mtu() == active_mtu).then_some(Probe::NEW);
-            self.strides = Strides { most, probe, ..Strides::default() };
+            self.strides = Strides { most, ..Strides::default() };
+            self.strides.probe = self.first_probe(active_mtu);
         }
+    }
+
+    /// The probe of a path of which nothing is known.
+    fn first_probe(&self, active_mtu: u32) -> Option<Probe> {
+        let most = self.strides.most;
+        let is_of_port = most > 0 && self.mtu() == active_mtu;
+        is_of_port.then(|| Probe::new(most, Some(PATH_PROBES_MAX)))
     }
 
     /// It has another path from now on, of which nothing is known.
     pub(super) fn forget_strides(&mut self, active_mtu: u32) {
-        let Strides { most, answers_narrowed, .. } = self.strides;
-        let probe = (most > 0 && self.mtu() == active_mtu).then_some(Probe::NEW);
-        let is_moved = true;
-        self.strides = Strides { most, probe, is_moved, answers_narrowed, ..Strides::default() };
+        self.strides.is_moved = true;
+        self.shorten(self.first_probe(active_mtu));
+    }
+
+    /// Packets of messages that begin from now on are as long as the path MTU, until the probe is answered.
+    fn shorten(&mut self, probe: Option<Probe>) {
+        (self.strides.found, self.strides.probe) = (None, probe);
         self.requester.recut(self.mtu(), self.mtu());
         self.pacer.begin(self.mtu());
     }
@@ -143,10 +158,12 @@ impl Qp {
     /// No answer has come in time. If packets were long, the path may have become too narrow for them: messages that begin
     /// from now on are in packets of the path MTU, until a path probe is answered. Those that have begun keep their packets,
     /// which IP may fragment.
-    pub(crate) fn doubt_stride(&mut self, active_mtu: u32) {
-        if self.strides.found.is_some() {
-            self.forget_strides(active_mtu);
-            self.strides.is_narrowed = true;
+    pub(crate) fn doubt_stride(&mut self) {
+        let found = self.strides.found;
+        self.strides.is_narrowed |=
+            found.is_some() || self.requester.begins_with_more_than(self.mtu());
+        if let Some(stride) = found {
+            self.shorten(Some(Probe::new(stride, None)));
         }
     }
 
@@ -178,16 +195,16 @@ impl Qp {
             && self.state == QpState::Rts
             && self.requester.sends_more_than(self.mtu());
         let probe = self.strides.probe.as_mut().filter(|probe| is_of_use && now >= probe.next)?;
-        let Some(left) = probe.left.checked_sub(1) else {
+        if probe.left == Some(0) {
             self.strides.probe = None;
             return None;
-        };
+        }
         let psn = *probe.psn.get_or_insert(self.requester.unacked);
-        probe.left = left;
+        probe.left = probe.left.map(|left| left - 1);
         probe.next = now + probe.wait;
-        probe.wait = probe.wait * 2;
+        probe.wait = (probe.wait * 2).min(PATH_PROBE_WAIT_MAX);
         adapter.stats.path_probes_sent += 1;
-        let content = Content::PathProbe { length: self.strides.probe_length() };
+        let content = Content::PathProbe { length: probe.length() };
         Some(Outgoing { opcode: Opcode::RC_PATH_PROBE, psn, content })
     }
 
@@ -196,7 +213,7 @@ impl Qp {
     pub(crate) fn path_probed(&mut self, header: &roce::Repr, length: usize) -> Result<(), Drop> {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let least = self.mtu() + PATH_PROBE_HEADROOM;
-        let most = self.strides.probe_length();
+        let most = self.strides.most + PATH_PROBE_HEADROOM;
         let is_of_mtu = header.bth.stride == Stride::fitting(self.mtu());
         if !is_of_mtu || length <= least || length > most {
             return Err(Drop::BadLength);
@@ -212,19 +229,20 @@ impl Qp {
         length: usize,
         adapter: &mut Adapter,
     ) -> Result<(), Drop> {
-        let is_awaited = self.strides.probe.is_some_and(|probe| probe.psn == Some(header.bth.psn));
-        if !is_awaited || length != self.strides.probe_length() as usize {
-            return Err(Drop::UnexpectedResponse);
-        }
+        let is_it =
+            |probe: &Probe| probe.psn == Some(header.bth.psn) && length == probe.length() as usize;
+        let probe = self.strides.probe.filter(is_it).ok_or(Drop::UnexpectedResponse)?;
         adapter.stats.path_probes_answered += 1;
-        self.lengthen(self.strides.most);
+        self.lengthen(probe.stride);
         Ok(())
     }
 
     /// A request has come that says how long its packets are: its sender knows that packets as long come back, too.
     pub(crate) fn follow_stride(&mut self, header: &roce::Repr) {
         let stride = self.stride_of(header);
-        if stride > self.stride() && !self.strides.is_moved {
+        self.strides.is_known |= stride > self.mtu();
+        let is_of_path = !self.strides.is_moved && !self.strides.is_narrowed;
+        if stride > self.stride() && is_of_path {
             self.lengthen(stride);
         }
     }
@@ -232,10 +250,8 @@ impl Qp {
     /// Packets of messages that begin from now on are longer.
     fn lengthen(&mut self, stride: u32) {
         self.strides.found = Some(stride);
-        self.strides.is_narrowed = false;
-        if stride == self.strides.most {
-            self.strides.probe = None;
-        }
+        (self.strides.is_narrowed, self.strides.is_known) = (false, true);
+        self.strides.probe.take_if(|probe| probe.stride <= stride);
         self.requester.recut(self.mtu(), stride);
         self.pacer.begin(stride);
     }

@@ -189,6 +189,7 @@ impl Qp {
             self.requester.sent_whole += 1;
         }
         let twice = is_read_or_atomic
+            && !self.strides.is_narrowed
             && selective
             && !again
             && self.offered.is_some()

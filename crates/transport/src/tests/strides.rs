@@ -9,7 +9,7 @@ use wire::{Opcode, reth, roce};
 
 use super::{statuses, write};
 use crate::failure::Unproven;
-use crate::limits::{PATH_PROBE_HEADROOM, PATH_PROBE_WAIT, PATH_PROBES_MAX, STRIDE_MAX};
+use crate::limits::{PATH_PROBE_HEADROOM, PATH_PROBE_WAIT_MAX, PATH_PROBES_MAX, STRIDE_MAX};
 use crate::testing::{Pair, Verdict, Wire};
 use crate::{AddressVector, Arrival, BetweenHosts, Config, Congestion, Failure, QpChange};
 
@@ -360,24 +360,45 @@ fn on_a_path_that_becomes_narrower_messages_that_have_begun_go_on_in_fragments()
     }
 }
 
+/// The second pair is of ports of 1,500 and 9,000 bytes: the wider one has never probed, and probes for what it had.
 #[test]
 fn after_an_outage_a_path_is_probed_and_packets_are_long_again() {
-    let mut pair = acquainted();
-    let until = pair.now + Span::from_ms(200);
-    pair.rule(move |packet| if packet.at < until { Verdict::Drop } else { Verdict::Deliver });
-    write(&mut pair, 20_000);
-    assert!(pair.nodes[0].endpoint.stats().local_ack_timeout_err > 0);
-    pair.drive_for(PATH_PROBE_WAIT * (1 << PATH_PROBES_MAX));
-    write(&mut pair, 20_000);
-    pair.sent.clear();
-    write(&mut pair, 20_000);
-    read(&mut pair, 20_000);
-    for from in [0, 1] {
-        let longest = sent(&pair, from).into_iter().map(|it| it.0).max();
-        assert_eq!(longest, Some(STRIDE as usize), "node {from}");
+    let [narrow, wide] = [config(Mtu::B1024, STRIDE), config(Mtu::B4096, STRIDE_MAX)];
+    for other in [narrow.clone(), wide] {
+        let mut pair = connected([narrow.clone(), other], [true, true]);
+        write(&mut pair, 5_000);
+        write(&mut pair, 20_000);
+        for from in [0, 1] {
+            let until = pair.now + Span::from_ms(200);
+            pair.rule(
+                move |packet| if packet.at < until { Verdict::Drop } else { Verdict::Deliver },
+            );
+            write_from(&mut pair, from);
+            assert!(pair.nodes[from].endpoint.stats().local_ack_timeout_err > 0);
+            // Long after probes of a new path would have ended.
+            pair.drive_for(PATH_PROBE_WAIT_MAX);
+            write_from(&mut pair, from);
+            pair.sent.clear();
+            write_from(&mut pair, from);
+            read(&mut pair, 20_000);
+            // Who has written, and who was read.
+            for sender in [from, 1] {
+                let longest = sent(&pair, sender).into_iter().map(|it| it.0).max();
+                assert_eq!(longest, Some(STRIDE as usize), "node {sender}");
+            }
+            assert!(pair.sent.iter().all(|it| !it.may_fragment));
+        }
     }
-    assert!(pair.sent.iter().all(|it| !it.may_fragment));
-    assert_eq!(pair.nodes[0].endpoint.stats().path_probes_answered, 2);
+}
+
+/// A message of 20,000 bytes from a node to the other.
+fn write_from(pair: &mut Pair, from: usize) {
+    let to = 1 - from;
+    pair.nodes[from].fill(0, 20_000, 3);
+    let here = pair.nodes[from].sge(0, 20_000);
+    pair.post(from, 2, pair.write(to, 0), &[here]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[from]), [(2, CompletionStatus::Success)]);
 }
 
 #[test]

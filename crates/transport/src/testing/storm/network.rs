@@ -148,7 +148,9 @@ impl World<'_> {
             if self.is_too_long(link, &bytes) {
                 if !route.may_fragment {
                     self.tally.count(Seen::TooLong);
-                    self.links[link].incidents += 1;
+                    // An end finds out by its first timeout: what it loses so is no reason for another.
+                    let is_first = self.narrowed.insert((link, from));
+                    self.links[link].incidents += u64::from(is_first);
                     return Ok(());
                 }
                 self.tally.count(Seen::Fragmented);

@@ -1,7 +1,7 @@
 //! Nodes and links, and what happens to them when.
 
 use core::net::Ipv4Addr;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::format;
 use std::string::String;
 use std::vec;
@@ -248,6 +248,8 @@ pub(super) struct World<'l> {
     pub(super) dead: Vec<(usize, usize, Time)>,
     /// The latest arrival from one node at another, to see what overtakes.
     pub(super) latest: BTreeMap<(usize, usize), Time>,
+    /// The links and nodes that have lost a packet which was too long for its path.
+    pub(super) narrowed: BTreeSet<(usize, usize)>,
     pub(super) steps: u32,
     /// The most that a node takes out of its engine at once.
     pub(super) run_packets: u32,
@@ -312,6 +314,7 @@ impl<'l> World<'l> {
             burst_left: 0,
             dead: Vec::new(),
             latest: BTreeMap::new(),
+            narrowed: BTreeSet::new(),
             steps: 0,
             run_packets,
             packets: 0,
