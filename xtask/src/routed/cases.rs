@@ -226,10 +226,9 @@ fn narrows(place: &Place) -> Result<String> {
             let outcome = place.perftest_and(&[], &words, narrow)?;
             place.route_mtu(None)?;
             outcome.must_be_good().with_context(|| program)?;
-            let [sent, answered, timeouts] =
-                ["path_probes_sent", "path_probes_answered", "local_ack_timeout_err"]
-                    .map(|name| outcome.at_client(name));
-            let (sent, answered, timeouts) = (sent?, answered?, timeouts?);
+            let sent = outcome.at_client("path_probes_sent")?;
+            let answered = outcome.at_client("path_probes_answered")?;
+            let timeouts = outcome.at_client("local_ack_timeout_err")?;
             let about =
                 format!("{program}: {sent} probes, {answered} answered, {timeouts} timeouts");
             // Found to be wide once, and narrow later.

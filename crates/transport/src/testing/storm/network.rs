@@ -164,9 +164,8 @@ impl World<'_> {
     /// Whether a path that takes packets of the path MTU alone takes this one in fragments or not at all.
     fn is_too_long(&self, link: usize, bytes: &[u8]) -> bool {
         let LinkPlan { kind, mtu, other_mtu, .. } = self.links[link].plan;
-        let is_narrow =
-            self.plan.faults.narrowing.is_some_and(|from| self.now >= Time::ZERO + from);
-        let is_narrow = is_narrow && kind == QpType::Rc;
+        let narrowing = self.plan.faults.narrowing.filter(|_| kind == QpType::Rc);
+        let is_narrow = narrowing.is_some_and(|from| self.now >= Time::ZERO + from);
         is_narrow && bytes.len() > mtu.max(other_mtu).bytes() as usize + HEADERS_MAX
     }
 
