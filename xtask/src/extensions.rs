@@ -116,6 +116,25 @@ fn files(page: &str) -> Vec<(&str, &str)> {
 mod tests {
     use super::*;
 
+    /// Where they differ, what both share is built twice, and nobody is told.
+    #[test]
+    fn crates_outside_of_the_workspace_have_its_profile() {
+        let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+        let lines = |text: &str| -> Vec<String> {
+            let (_, profile) = text.split_once("[profile.ci]\n").unwrap();
+            profile.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+        };
+        let (ours, theirs) =
+            (lines(&read("Cargo.toml")), lines(&read("xtask/src/extensions.toml")));
+        // They use none of these, and cargo warns of what nothing uses.
+        let unused = ["xtask.opt-level = 0", "ferroce-ibverbs.opt-level = 0"];
+        // Which the profile of the workspace has from `dev`.
+        let inherited = "ferroce-fabric.opt-level = 2";
+        let expected = ours.iter().map(String::as_str).filter(|line| !unused.contains(line));
+        let expected: Vec<&str> = expected.chain([inherited]).collect();
+        assert_eq!(theirs, expected);
+    }
+
     #[test]
     fn files_are_blocks_that_begin_with_their_name() {
         let page = "a\n```toml\n# one.toml\na = 1\n```\nb\n```sh\n# not this\n```\n```rust\n// src/two.rs\n```\n";
