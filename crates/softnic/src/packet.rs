@@ -36,8 +36,6 @@ pub(crate) struct Message<'a> {
     pub(crate) destination: Gid,
     pub(crate) traffic_class: u8,
     pub(crate) hop_limit: u8,
-    /// Whether IP may fragment it; such a message is one datagram.
-    pub(crate) may_fragment: bool,
 }
 
 /// What was received, and where it lies in the buffer that it was received into.

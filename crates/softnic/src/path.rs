@@ -465,7 +465,7 @@ mod tests {
     use super::*;
     use crate::clock;
     use crate::fork::Forks;
-    use crate::limits::{HOP_LIMIT, SLOTS};
+    use crate::limits::SLOTS;
     use crate::testing::open;
 
     /// Whether packets from the NIC to a slot at an address count against the room there.
@@ -473,14 +473,9 @@ mod tests {
         let mut core = nic.shared().lock();
         let (attachment, engine) = core.parts(clock::now());
         let site = &mut attachment.site;
-        let route = Route {
-            destination: IpAddr::from(destination).into(),
-            source: site.membership.sockets[0].gid(),
-            traffic_class: 0,
-            hop_limit: HOP_LIMIT,
-            may_fragment: false,
-            source_port: ROCE_PORT,
-        };
+        let (own, destination) =
+            (site.membership.sockets[0].gid(), IpAddr::from(destination).into());
+        let route = Route { source_port: ROCE_PORT, ..Route::between(own, destination) };
         let lane = site.paths.lane(&mut site.membership, &route, slot, engine.now, engine.counts);
         lane.unwrap().is_local
     }

@@ -8,7 +8,6 @@ use transport::{Event, Route};
 use wire::cm::sidr;
 use wire::udp::ROCE_PORT;
 
-use crate::limits::HOP_LIMIT;
 use crate::{DeviceInfo, EventSink, Nic, Options, PathChoice, clock};
 
 /// Hears of nothing.
@@ -59,14 +58,8 @@ pub(crate) fn in_namespace(test: &str, script: &str) -> bool {
 /// Has the NIC send a packet to nobody.
 pub(crate) fn ask(nic: &Nic) {
     let own: Gid = nic.shared().lock().attachment.site.membership.sockets[0].gid();
-    let route = Route {
-        destination: core::net::Ipv4Addr::new(127, 0, 135, 9).into(),
-        source: own,
-        traffic_class: 0,
-        hop_limit: HOP_LIMIT,
-        may_fragment: false,
-        source_port: ROCE_PORT,
-    };
+    let nobody = core::net::Ipv4Addr::new(127, 0, 135, 9).into();
+    let route = Route { source_port: ROCE_PORT, ..Route::between(own, nobody) };
     nic.with_manager(|manager, now| manager.ask(now, route, sidr::Req::default()).unwrap());
 }
 

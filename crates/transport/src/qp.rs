@@ -28,7 +28,7 @@ use crate::requester::{Cursor, Requester};
 use crate::responder::{Responder, Taken};
 use crate::state::check_transition;
 use crate::timer::{Timer, TimerTable};
-use crate::transmit::{Body, Route, Written};
+use crate::transmit::{Body, DEFAULT_HOP_LIMIT, Route, Written};
 use crate::{Blocked, Config, CqId, Event, ModifyError, QpSpec, XrcdId};
 
 /// A packet that a role wants to send. It is small, because it is handed on several times before
@@ -541,12 +541,10 @@ impl Qp {
 /// The route of packets to `path`; `flow` picks the source port.
 pub(crate) fn route_to(path: &AddressVector, flow: u32) -> Route {
     Route {
-        destination: path.gid,
-        source: path.source_gid,
         traffic_class: path.traffic_class,
         hop_limit: if path.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { path.hop_limit },
         source_port: source_port(flow),
-        may_fragment: false,
+        ..Route::between(path.source_gid, path.gid)
     }
 }
 
@@ -554,16 +552,12 @@ pub(crate) fn route_to(path: &AddressVector, flow: u32) -> Route {
 pub(crate) fn route_of_datagram(address: &UdAddress, sender: Qpn) -> Route {
     let flow = if address.flow_label == 0 { sender.value() } else { address.flow_label };
     Route {
-        destination: address.gid,
-        source: address.source_gid,
         traffic_class: address.traffic_class,
         hop_limit: if address.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { address.hop_limit },
         source_port: source_port(flow),
-        may_fragment: false,
+        ..Route::between(address.source_gid, address.gid)
     }
 }
-
-const DEFAULT_HOP_LIMIT: u8 = 64;
 
 static RESERVED: [u8; cnp::RESERVED_LEN] = [0; cnp::RESERVED_LEN];
 

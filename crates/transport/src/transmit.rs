@@ -22,6 +22,23 @@ pub struct Route {
     pub may_fragment: bool,
 }
 
+/// The TTL of who names none.
+pub(crate) const DEFAULT_HOP_LIMIT: u8 = 64;
+
+impl Route {
+    /// Between these addresses, with everything else as most packets have it.
+    pub const fn between(source: Gid, destination: Gid) -> Self {
+        Self {
+            destination,
+            source,
+            traffic_class: 0,
+            hop_limit: DEFAULT_HOP_LIMIT,
+            source_port: 0,
+            may_fragment: false,
+        }
+    }
+}
+
 /// The headers of the packet that the driver has taken last. They are written and read in one
 /// place, because passing them on would cost more than writing them.
 #[derive(Clone, Copy, Debug)]
@@ -32,17 +49,8 @@ pub(crate) struct Written {
 
 impl Written {
     /// No packet yet.
-    pub(crate) const NOTHING: Self = Self {
-        route: Route {
-            destination: Gid::ZERO,
-            source: Gid::ZERO,
-            traffic_class: 0,
-            hop_limit: 0,
-            source_port: 0,
-            may_fragment: false,
-        },
-        header: roce::Repr::NOTHING,
-    };
+    pub(crate) const NOTHING: Self =
+        Self { route: Route::between(Gid::ZERO, Gid::ZERO), header: roce::Repr::NOTHING };
 }
 
 /// Where the bytes behind the headers are. Unlike a [`Payload`] it borrows nothing, so it can be

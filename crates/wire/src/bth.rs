@@ -9,8 +9,8 @@
 //!
 //! The reserved bits are sent as zero and ignored on receipt (IBTA vol 1, 9.2), with two exceptions. Where a queue
 //! pair asks for it, `resv6` holds the sign of a Ferroce NIC that repeats selectively, or the sign that this packet is
-//! one of two that are the same, or that the path seems to have become narrower. Other NICs ignore it, as the standard says and Linux's Soft-RoCE does, which
-//! takes the queue pair out of that word by a mask. The check that covers `F`, `B` and `resv6` masks them (see
+//! one of two that are the same, or that the path seems to have become narrower. Other NICs ignore it, as the
+//! standard says and Linux's Soft-RoCE does, which takes the queue pair out of that word by a mask. The check that covers `F`, `B` and `resv6` masks them (see
 //! [`crate::icrc`]), because switches may set FECN on the way. And where two such NICs have found that longer packets
 //! than those of the path MTU pass between them, `resv7` of a request says how long those of its message are
 //! ([`Stride`]); the ICRC covers it.

@@ -101,12 +101,8 @@ impl Inner {
     pub(super) fn route(&self) -> Result<Route, Errno> {
         let (local, remote) = self.ends()?;
         Ok(Route {
-            source: local.ip().into(),
-            destination: remote.ip().into(),
             traffic_class: self.settings.traffic_class,
-            hop_limit: 64,
-            source_port: 0,
-            may_fragment: false,
+            ..Route::between(local.ip().into(), remote.ip().into())
         })
     }
 

@@ -504,7 +504,6 @@ fn ask(socket: &Socket, group: &Group) {
             destination: socket.address().into(),
             traffic_class: 0,
             hop_limit: 0,
-            may_fragment: false,
         };
         // A lost probe leaves an order that the next misled packet will lead to be asked about.
         let _ = socket.send(&[message]);
@@ -556,7 +555,6 @@ mod tests {
             destination: to.into(),
             traffic_class: 0,
             hop_limit: 0,
-            may_fragment: false,
         };
         from.sockets[0].send(&[message]).unwrap();
     }

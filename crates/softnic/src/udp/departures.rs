@@ -117,7 +117,6 @@ mod tests {
             destination: receiver.gid(),
             traffic_class: 0,
             hop_limit: 0,
-            may_fragment: false,
         };
         assert_eq!(socket.send(&[message]).unwrap(), 1);
         let received = receiver.receive(&mut [0; 64]).unwrap();

@@ -190,7 +190,6 @@ fn message<'a>(flow: &Flow, bytes: &'a [u8], segment: Option<u16>) -> Message<'a
         destination: flow.destination,
         traffic_class: flow.traffic_class,
         hop_limit: flow.hop_limit,
-        may_fragment: flow.may_fragment,
     }
 }
 

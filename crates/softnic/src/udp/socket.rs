@@ -519,7 +519,6 @@ mod tests {
             destination: to.address().into(),
             traffic_class: 0,
             hop_limit: 0,
-            may_fragment: false,
         }
     }
 

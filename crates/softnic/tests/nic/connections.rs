@@ -67,14 +67,7 @@ impl Host {
 
     fn connect(&self, to: &str, qpn: u32) -> CommId {
         let (source, destination) = (self.address.into(), to.parse::<IpAddr>().unwrap().into());
-        let route = Route {
-            source,
-            destination,
-            traffic_class: 0,
-            hop_limit: 64,
-            source_port: 0,
-            may_fragment: false,
-        };
+        let route = Route::between(source, destination);
         let request = request(&route, qpn);
         self.nic.with_manager(|manager, now| manager.connect(now, route, request, 0)).unwrap()
     }

@@ -193,14 +193,7 @@ fn programs_connect_and_talk_while_another_user_floods_qp1() {
         // Each a conversation of its own, with a service that nobody offers.
         number += 1;
         let (source, destination) = (IpAddr::from(own).into(), IpAddr::from(listener).into());
-        let route = Route {
-            source,
-            destination,
-            traffic_class: 0,
-            hop_limit: 64,
-            source_port: 0,
-            may_fragment: false,
-        };
+        let route = Route::between(source, destination);
         let request = connections::request(&route, 2);
         let request =
             req::Repr { local_id: number, service: PortSpace::TCP.service(PORT + 1), ..request };

@@ -386,12 +386,8 @@ impl Manager {
 /// The route back to the sender of a datagram.
 fn back(arrival: &Arrival) -> Route {
     Route {
-        destination: arrival.source,
-        source: arrival.destination,
         // The peer's congestion marks are not ours.
         traffic_class: arrival.traffic_class & !3,
-        hop_limit: 64,
-        may_fragment: false,
-        source_port: 0,
+        ..Route::between(arrival.destination, arrival.source)
     }
 }

@@ -36,14 +36,7 @@ fn manager(host: usize, seed: u64) -> Manager {
 }
 
 fn route(from: usize, to: usize) -> Route {
-    Route {
-        destination: gid(to),
-        source: gid(from),
-        traffic_class: 0,
-        hop_limit: 64,
-        may_fragment: false,
-        source_port: 0,
-    }
+    Route::between(gid(from), gid(to))
 }
 
 fn request(qpn: u32) -> req::Repr {

@@ -65,14 +65,7 @@ fn host(number: u8) -> Gid {
 }
 
 fn route(to: u8) -> Route {
-    Route {
-        destination: host(to),
-        source: host(0),
-        traffic_class: 0,
-        hop_limit: 64,
-        may_fragment: false,
-        source_port: 0,
-    }
+    Route::between(host(0), host(to))
 }
 
 /// A message of this kind with zeros in it.
