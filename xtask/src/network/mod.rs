@@ -91,6 +91,8 @@ pub(crate) struct Choice {
     queue_kb: usize,
     /// Programs sleep until something completes; those of perftest poll, which takes a core each.
     events: bool,
+    /// How interfaces carry what goes over the path.
+    kind: Kind,
     /// TCP's congestion control, if not the kernel's own.
     tcp: Option<String>,
     inside: bool,
@@ -122,8 +124,8 @@ impl Choice {
         ];
         let tcp: Option<String> = arguments.opt_value_from_str("--tcp")?;
         words.extend(tcp.iter().flat_map(|name| ["--tcp".to_owned(), name.clone()]));
-        let [all, events, latency, share] =
-            ["--all", "--events", "--latency", "--share"].map(|flag| {
+        let [all, events, frames, latency, share] =
+            ["--all", "--events", "--frames", "--latency", "--share"].map(|flag| {
                 let is_given = arguments.contains(flag);
                 words.extend(is_given.then(|| flag.to_owned()));
                 is_given
@@ -146,7 +148,8 @@ impl Choice {
                 vec![path(mtu, delay, loss.unwrap_or(0.0), reordered.unwrap_or(0.0))]
             }
         };
-        Ok(Self { mode, paths, rounds, gbps, queue_kb, events, tcp, inside, words })
+        let kind = if frames { Kind::Frames } else { Kind::Packets };
+        Ok(Self { mode, paths, rounds, gbps, queue_kb, events, kind, tcp, inside, words })
     }
 }
 
@@ -216,8 +219,12 @@ fn measure_all(choice: &Choice) -> Result<()> {
     let by = if choice.mode == Mode::Latency { "qperf, beside " } else { "" };
     let load =
         if events { "ferroce bench, which waits for events" } else { "perftest, which polls" };
+    let interfaces = match choice.kind {
+        Kind::Packets => "",
+        Kind::Frames => " Interfaces without offloads: each packet is sent and received alone.",
+    };
     println!(
-        "A port of {gbps} Gb/s with a queue of {queue_kb} KB; delays are one way. TCP with {}; RDMA by {by}{load}.",
+        "A port of {gbps} Gb/s with a queue of {queue_kb} KB; delays are one way.{interfaces} TCP with {}; RDMA by {by}{load}.",
         tcp_control(choice.tcp.as_deref())?
     );
     let measure = match choice.mode {
@@ -307,7 +314,7 @@ impl Joined {
             gbps: choice.gbps,
             queue_bytes: choice.queue_kb * 1000,
         };
-        let cable = Cable::lay(Kind::Packets, line, round as u64)?;
+        let cable = Cable::lay(choice.kind, line, round as u64)?;
         let hosts = hosts::join(path.mtu)?;
         if let Some(name) = &choice.tcp {
             for host in &hosts {
