@@ -5,6 +5,7 @@
 //! | exported symbols and their versions | `golden/symbols*.txt`: every name of release 65, in each of its nodes |
 //! | sizes and offsets of structures | the installed `infiniband/verbs.h` and `rdma/rdma_cma.h`, by the C compiler |
 //! | loading, every symbol bound at once | the verbs programs that are installed |
+//! | versions of the C library that are needed | [`C_LIBRARY`], of what is built on Debian 12 |
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,6 +27,12 @@ const LAYOUTS: [(&str, &str); 2] = [
     ("crates/abi/src/tests.rs", "infiniband/verbs.h"),
     ("crates/ibverbs/src/rdmacm/abi.rs", "rdma/rdma_cma.h"),
 ];
+
+/// No newer C library is needed, so what is built on Debian 12 runs where there is glibc 2.34 (August 2021): Ubuntu 22.04
+/// and RHEL 9 have it.
+const C_LIBRARY: [u32; 2] = [2, 34];
+/// That of Debian 12. Built against a newer one they may need that.
+const OLDEST_BUILT_AGAINST: [u32; 2] = [2, 36];
 
 /// Programs that must load: those of rdma-core, perftest and qperf.
 const PROGRAMS: &[&str] = &[
@@ -65,7 +72,44 @@ pub(crate) fn run() -> Result<()> {
     for (table, header) in LAYOUTS {
         check_layouts(table, header)?;
     }
-    check_loading(&libraries)
+    check_loading(&libraries)?;
+    check_c_library(&libraries[0])
+}
+
+/// That what lies beside the library, and the command, need no newer C library.
+fn check_c_library(library: &Path) -> Result<()> {
+    let own = output(Command::new("getconf").arg("GNU_LIBC_VERSION"))?;
+    let own = own.trim().strip_prefix("glibc ").and_then(version).context("no glibc is here")?;
+    let folder = library.parent().context("a library lies in a folder")?;
+    let mut files = vec![folder.join("../../bin/ferroce")];
+    for entry in fs::read_dir(folder)? {
+        files.push(entry?.path());
+    }
+    let mut newest = [0, 0];
+    for file in files.iter().filter(|file| file.exists()) {
+        let headers = output(Command::new("objdump").arg("-p").arg(file))?;
+        let needed = needed_of_c_library(&headers).unwrap_or_default();
+        if needed > C_LIBRARY && own <= OLDEST_BUILT_AGAINST {
+            let [[major, minor], [known, least]] = [needed, C_LIBRARY];
+            bail!("{} needs glibc {major}.{minor}, not {known}.{least}", file.display());
+        }
+        newest = newest.max(needed);
+    }
+    let [major, minor] = newest;
+    println!("C library: glibc {major}.{minor} or newer is needed");
+    Ok(())
+}
+
+/// The newest version of the C library in the output of `objdump -p`.
+fn needed_of_c_library(headers: &str) -> Option<[u32; 2]> {
+    let names = headers.split_whitespace().filter_map(|word| word.strip_prefix("GLIBC_"));
+    names.filter_map(version).max()
+}
+
+/// Of `2.34` or `2.3.4`, the first two.
+fn version(text: &str) -> Option<[u32; 2]> {
+    let mut parts = text.split('.').map(str::parse);
+    Some([parts.next()?.ok()?, parts.next()?.ok()?])
 }
 
 fn check_symbols(library: &Path, list: &str, node: &str) -> Result<()> {
@@ -209,6 +253,22 @@ fn complaint(trace: &str, libraries: &[PathBuf]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_newest_c_library_that_is_needed_is_found() {
+        let headers = "Version References:
+  required from ld-linux-x86-64.so.2:
+    0x0d696913 0x00 40 GLIBC_2.3
+  required from libc.so.6:
+    0x09691974 0x00 47 GLIBC_2.3.4
+    0x069691b4 0x00 44 GLIBC_2.34
+    0x06969188 0x00 49 GLIBC_2.28
+  required from libgcc_s.so.1:
+    0x09276060 0x00 46 GCC_4.2.0
+";
+        assert_eq!(needed_of_c_library(headers), Some([2, 34]));
+        assert_eq!(needed_of_c_library("    0x09276060 0x00 46 GCC_4.2.0"), None);
+    }
 
     #[test]
     fn exports_are_read_from_the_dynamic_symbol_table() {
