@@ -19,6 +19,8 @@ use crate::workspace;
 const SUITES: [&str; 2] = ["trixie", "sid"];
 /// What is installed in each.
 const PACKAGES: &str = "rdma-core,ibverbs-utils,ibverbs-providers,rdmacm-utils,perftest";
+/// And for all rows: what is built upon verbs.
+const PACKAGES_FULL: &str = "python3-pyverbs,ucx-utils,openmpi-bin,qperf,fio";
 
 /// What was asked for on the command line.
 #[derive(Debug, Default)]
@@ -47,14 +49,14 @@ pub(crate) fn prepare(choice: &Choice) -> Result<()> {
         bail!("only root can enter another root folder");
     }
     workspace::run(Command::new(workspace::root().join("scripts/setup")).arg("distributions"))?;
-    choice.suites().into_iter().try_for_each(fill)
+    choice.suites().into_iter().try_for_each(|suite| fill(suite, choice.full))
 }
 
 /// Runs the programs of each distribution.
 pub(crate) fn run(choice: &Choice) -> Result<Tally> {
     let mut sum = Tally::default();
     for suite in choice.suites() {
-        let root = root_of(suite);
+        let root = root_of(suite, choice.full);
         println!("{suite}: {}", versions(&root)?);
         let one = programs::run(&programs::Choice::of_distribution(root, choice.full))?;
         sum.passed += one.passed;
@@ -63,13 +65,18 @@ pub(crate) fn run(choice: &Choice) -> Result<Tally> {
     Ok(sum)
 }
 
-fn root_of(suite: &str) -> PathBuf {
-    workspace::target_dir().join("distributions").join(suite)
+/// One with more packages is a folder of its own.
+fn root_of(suite: &str, full: bool) -> PathBuf {
+    let folder = workspace::target_dir().join("distributions");
+    folder.join(if full { format!("{suite}-full") } else { suite.to_owned() })
 }
 
-fn fill(suite: &str) -> Result<()> {
-    let include = format!("--include={PACKAGES}");
-    debootstrap::fill(&root_of(suite), &["--variant=minbase", &include, suite], |_| Ok(()))
+fn fill(suite: &str, full: bool) -> Result<()> {
+    let mut include = format!("--include={PACKAGES}");
+    if full {
+        include = format!("{include},{PACKAGES_FULL}");
+    }
+    debootstrap::fill(&root_of(suite, full), &["--variant=minbase", &include, suite], |_| Ok(()))
 }
 
 /// The versions of what a distribution has, as its package manager says them.

@@ -98,7 +98,14 @@ impl Choice {
     /// ours are compiled here.
     fn is_there(&self, root: &Path, row: &Row) -> bool {
         let name = row.name();
-        if !if self.full { QUICK } else { OF_DISTRIBUTIONS }.contains(&name.as_str()) {
+        let is_listed = |list: &[&str]| list.contains(&name.as_str());
+        // Interfaces are made for rows that leave loopback out, and nothing runs below a root folder there.
+        let is_middleware = middleware::is_ours(row) && !matches!(row.kind, Kind::Elsewhere { .. });
+        let is_wanted = match self.full {
+            true => is_listed(QUICK) || is_middleware,
+            false => is_listed(OF_DISTRIBUTIONS),
+        };
+        if !is_wanted {
             return false;
         }
         let is_there = row.example().is_some() || root.join("usr/bin").join(row.words[0]).exists();
