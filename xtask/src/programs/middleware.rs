@@ -49,6 +49,8 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("FI_VERBS_GID_IDX", "1"),
     // There may be fewer cores than ranks.
     ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+    // The same for OpenMPI 5.
+    ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
 ];
 
 /// What is also set where packets are lost: a shorter timeout of UCX, which otherwise waits a second
@@ -129,6 +131,12 @@ pub(super) fn port_words(row: &Row, port: &str) -> Option<Vec<String>> {
         _ => &["-p", port],
     };
     is_ours(row).then(|| words.iter().map(|&word| word.to_owned()).collect())
+}
+
+/// What a program needs to be told elsewhere: Debian builds later releases of `ucx_perftest` with MPI, and that one
+/// then takes itself for a process of `mpirun` where it has no terminal.
+pub(super) fn words_elsewhere(row: &Row) -> &'static [&'static str] {
+    if row.words[0] == "ucx_perftest" { &["-P", "0"] } else { &[] }
 }
 
 /// The words of a client, made from those of its server.

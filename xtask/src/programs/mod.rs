@@ -302,6 +302,9 @@ fn pair(
         if matches!(row.kind, Kind::Qperf | Kind::Fio) { words.split_off(1) } else { Vec::new() };
     words.extend(family);
     words.extend(choice.shorter(row).iter().map(|&word| word.to_owned()));
+    if choice.root.is_some() {
+        words.extend(middleware::words_elsewhere(row).iter().map(|&word| word.to_owned()));
+    }
     let mut client_words = words.clone();
     // RDMA CM finds the device by its address; the others agree over TCP.
     let told = |word: &str| match word {
