@@ -83,27 +83,32 @@ fn check_c_library(library: &Path) -> Result<()> {
     let folder = library.parent().context("a library lies in a folder")?;
     let mut files = vec![folder.join("../../bin/ferroce")];
     for entry in fs::read_dir(folder)? {
-        files.push(entry?.path());
+        let path = entry?.path();
+        // One that was not finished may lie there.
+        files.extend((path.extension() != Some("new".as_ref())).then_some(path));
     }
     let mut newest = [0, 0];
     for file in files.iter().filter(|file| file.exists()) {
         let headers = output(Command::new("objdump").arg("-p").arg(file))?;
-        let needed = needed_of_c_library(&headers).unwrap_or_default();
-        if needed > C_LIBRARY && own <= OLDEST_BUILT_AGAINST {
+        let needed = needed_of_c_library(&headers);
+        if own <= OLDEST_BUILT_AGAINST && needed > C_LIBRARY {
             let [[major, minor], [known, least]] = [needed, C_LIBRARY];
             bail!("{} needs glibc {major}.{minor}, not {known}.{least}", file.display());
         }
         newest = newest.max(needed);
     }
     let [major, minor] = newest;
-    println!("C library: glibc {major}.{minor} or newer is needed");
+    let judged =
+        if own <= OLDEST_BUILT_AGAINST { "" } else { ", which is not judged on this machine" };
+    println!("C library: glibc {major}.{minor} or newer is needed{judged}");
     Ok(())
 }
 
-/// The newest version of the C library in the output of `objdump -p`.
-fn needed_of_c_library(headers: &str) -> Option<[u32; 2]> {
+/// The newest version of the C library in the output of `objdump -p`. What has no number, as GLIBC_PRIVATE and
+/// GLIBC_ABI_DT_RELR, is of one release, or of new ones: newer than any.
+fn needed_of_c_library(headers: &str) -> [u32; 2] {
     let names = headers.split_whitespace().filter_map(|word| word.strip_prefix("GLIBC_"));
-    names.filter_map(version).max()
+    names.map(|name| version(name).unwrap_or([u32::MAX; 2])).max().unwrap_or_default()
 }
 
 /// Of `2.34` or `2.3.4`, the first two.
@@ -266,8 +271,10 @@ mod tests {
   required from libgcc_s.so.1:
     0x09276060 0x00 46 GCC_4.2.0
 ";
-        assert_eq!(needed_of_c_library(headers), Some([2, 34]));
-        assert_eq!(needed_of_c_library("    0x09276060 0x00 46 GCC_4.2.0"), None);
+        assert_eq!(needed_of_c_library(headers), [2, 34]);
+        assert_eq!(needed_of_c_library("    0x09276060 0x00 46 GCC_4.2.0"), [0, 0]);
+        assert!(needed_of_c_library("    0x0963cf85 0x00 05 GLIBC_PRIVATE") > C_LIBRARY);
+        assert!(needed_of_c_library("    0x0fd0e42a 0x00 03 GLIBC_ABI_DT_RELR") > C_LIBRARY);
     }
 
     #[test]

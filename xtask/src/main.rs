@@ -42,7 +42,7 @@ cargo xtask <command>
            --arrows CRATE     with every arrow within those of CRATE
        --shrink               write what is left of them into the list
   dist                          build target/dist: bin/ferroce and lib/ferroce
-  abi                           compare the library's exported symbols with the committed list
+  abi                           compare exported symbols with the committed lists, structures with headers, and which libc is needed
   demo                          show the main job, and what tshark sees of it
   programs                      run perftest and the rdma-core examples, unmodified
            --full               every row of the matrix, not only the quick ones
@@ -66,7 +66,7 @@ cargo xtask <command>
            --link LINK          over shm (as if not given), shm,icrc or udp
            --bless              write the list anew
   distributions                 the programs of other distributions, over our libraries, as root
-           --full               every quick row of `programs`, not only some of each program
+           --full               every quick row of `programs`, and pyverbs, OpenMPI, UCX, qperf and fio
            --suite NAME         another one of Debian's
   aarch64                       tests and programs of arm64, executed by qemu, as root
            --pairs              only perftest; or --room wire, transport or softnic: only its tests

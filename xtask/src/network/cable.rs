@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Network cards cut what a kernel sends (TSO, and USO for UDP), and do not interrupt it for each packet, so that it can
-//! join what has come (GRO). Where each packet is sent and received alone, the emulator is what is measured. A
-//! [`Kind::Packets`] does as they do, by the offloads of a TUN interface. A [`Kind::Frames`] carries Ethernet, for bridges.
+//! join what has come (GRO). A [`Kind::Packets`] does as they do, by the offloads of a TUN interface. A [`Kind::Frames`]
+//! carries Ethernet, for bridges, and each frame alone: what a frame costs the emulator is then part of what is measured.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
