@@ -12,17 +12,21 @@ import sys
 from pyverbs.addr import AHAttr, GID, GlobalRoute
 from pyverbs.cq import CQ, CompChannel
 from pyverbs.device import Context, get_device_list
-from pyverbs.enums import (
-    IBV_ACCESS_LOCAL_WRITE,
-    IBV_QPT_RC,
-    IBV_SEND_SIGNALED,
-    IBV_WC_SUCCESS,
-    IBV_WR_SEND,
-)
 from pyverbs.mr import MR
 from pyverbs.pd import PD
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import RecvWR, SGE, SendWR
+
+try:
+    from pyverbs import enums
+except ImportError:  # rdma-core 65
+    from pyverbs import libibverbs_enums as enums
+
+IBV_ACCESS_LOCAL_WRITE = enums.IBV_ACCESS_LOCAL_WRITE
+IBV_QPT_RC = enums.IBV_QPT_RC
+IBV_SEND_SIGNALED = enums.IBV_SEND_SIGNALED
+IBV_WC_SUCCESS = enums.IBV_WC_SUCCESS
+IBV_WR_SEND = enums.IBV_WR_SEND
 
 SIZES = [1, 100, 4096, 4097, 65536, 1 << 20]
 GID_INDEX = 1  # the IPv4 address

@@ -1,5 +1,6 @@
 //! The middleware above verbs: UCX, OpenMPI, libfabric, and a program in Python.
 
+use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -131,6 +132,15 @@ pub(super) fn port_words(row: &Row, port: &str) -> Option<Vec<String>> {
         _ => &["-p", port],
     };
     is_ours(row).then(|| words.iter().map(|&word| word.to_owned()).collect())
+}
+
+/// Whether what the row stands on in another distribution was built for RDMA: UCX of Debian sid is not (November 2026).
+pub(super) fn has_verbs(root: &Path, row: &Row) -> bool {
+    if !["ucx_info", "ucx_perftest", "mpirun"].contains(&row.words[0]) {
+        return true;
+    }
+    let module = format!("usr/lib/{}-linux-gnu/ucx/libuct_ib.so.0", env::consts::ARCH);
+    root.join(module).exists()
 }
 
 /// What a program needs to be told elsewhere: Debian builds later releases of `ucx_perftest` with MPI, and that one

@@ -108,6 +108,10 @@ impl Choice {
         if !is_wanted {
             return false;
         }
+        if !middleware::has_verbs(root, row) {
+            println!("  skip          {name}: UCX is there without its InfiniBand transport");
+            return false;
+        }
         let is_there = row.example().is_some() || root.join("usr/bin").join(row.words[0]).exists();
         if !is_there {
             println!("  skip          {name}: not installed there");
