@@ -18,15 +18,21 @@ from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import RecvWR, SGE, SendWR
 
 try:
-    from pyverbs import enums
-except ImportError:  # rdma-core 65
+    from pyverbs.enums import (
+        IBV_ACCESS_LOCAL_WRITE,
+        IBV_QPT_RC,
+        IBV_SEND_SIGNALED,
+        IBV_WC_SUCCESS,
+        IBV_WR_SEND,
+    )
+except ImportError:  # as in rdma-core 65
     from pyverbs import libibverbs_enums as enums
 
-IBV_ACCESS_LOCAL_WRITE = enums.IBV_ACCESS_LOCAL_WRITE
-IBV_QPT_RC = enums.IBV_QPT_RC
-IBV_SEND_SIGNALED = enums.IBV_SEND_SIGNALED
-IBV_WC_SUCCESS = enums.IBV_WC_SUCCESS
-IBV_WR_SEND = enums.IBV_WR_SEND
+    IBV_ACCESS_LOCAL_WRITE = enums.ibv_access_flags.IBV_ACCESS_LOCAL_WRITE
+    IBV_QPT_RC = enums.ibv_qp_type.IBV_QPT_RC
+    IBV_SEND_SIGNALED = enums.ibv_send_flags.IBV_SEND_SIGNALED
+    IBV_WC_SUCCESS = enums.ibv_wc_status.IBV_WC_SUCCESS
+    IBV_WR_SEND = enums.ibv_wr_opcode.IBV_WR_SEND
 
 SIZES = [1, 100, 4096, 4097, 65536, 1 << 20]
 GID_INDEX = 1  # the IPv4 address
