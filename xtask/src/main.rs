@@ -42,7 +42,7 @@ cargo xtask <command>
            --arrows CRATE     with every arrow within those of CRATE
        --shrink               write what is left of them into the list
   dist                          build target/dist: bin/ferroce and lib/ferroce
-  abi                           compare exported symbols with the committed lists, structures with headers, and which libc is needed
+  abi                           compare symbols with the committed lists, structures with headers; which libc is needed
   demo                          show the main job, and what tshark sees of it
   programs                      run perftest and the rdma-core examples, unmodified
            --full               every row of the matrix, not only the quick ones
