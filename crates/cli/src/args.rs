@@ -21,8 +21,8 @@ pub(crate) enum Command {
     /// Run a program with Ferroce in the place of libibverbs
     #[command(after_help = RUN_EXAMPLES)]
     Run(Run),
-    /// List the RDMA devices that programs see, as FERROCE_DEV names them
-    Devices,
+    /// List the RDMA devices that programs see, and how each talks to other hosts
+    Devices(Devices),
     /// Show what the programs that run now have counted, under the names of Linux
     Counters(Counters),
     /// Measure verbs: bandwidth, rates and latencies of any number of flows at once
@@ -60,6 +60,13 @@ pub(crate) enum Command {
         /// Where to; it is made if it is not there
         folder: PathBuf,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Devices {
+    /// Interfaces to make devices of, as for `ferroce run` (FERROCE_DEV)
+    #[arg(long, value_name = "INTERFACE,...", value_delimiter = ',')]
+    pub(crate) dev: Vec<String>,
 }
 
 #[derive(Debug, Args)]

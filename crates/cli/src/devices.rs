@@ -5,8 +5,18 @@ use softnic::{DeviceInfo, Options, SourcePorts};
 use crate::failure::Failure;
 use crate::output::{fitted, print};
 
-pub(crate) fn list() -> Result<(), Failure> {
-    let devices = softnic::devices().map_err(|error| Failure::from_message(&error))?;
+/// The devices of these interfaces; without any, of those that the environment names.
+pub(crate) fn of(interfaces: &[String]) -> Result<Vec<DeviceInfo>, Failure> {
+    let devices = if interfaces.is_empty() {
+        softnic::devices()
+    } else {
+        (0..).zip(interfaces).map(|(index, name)| DeviceInfo::find(name, index)).collect()
+    };
+    devices.map_err(|error| Failure::from_message(&error))
+}
+
+pub(crate) fn list(interfaces: &[String]) -> Result<(), Failure> {
+    let devices = of(interfaces)?;
     let options = Options::from_environment().map_err(|error| Failure::from_message(&error))?;
     let told: String = devices.iter().map(|device| described(device, &options)).collect();
     print(&fitted(&told))

@@ -60,7 +60,7 @@ pub fn main_with(extensions: &Extensions) -> ExitCode {
     let result = match command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Counters(arguments) => counters::show(&arguments),
-        Command::Devices => devices::list(),
+        Command::Devices(arguments) => devices::list(&arguments.dev),
         Command::Sim(arguments) => sim::run(&arguments, extensions),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Lab(command) => lab::run(command),

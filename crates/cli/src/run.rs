@@ -20,6 +20,7 @@ use softnic::{DeviceInfo, Options, lab, sysfs};
 use telemetry::nearest;
 
 use crate::args::Run;
+use crate::devices;
 use crate::failure::{Failure, Status};
 use crate::library::{self, LIBRARIES};
 use crate::output::{cannot_write, tell};
@@ -179,15 +180,10 @@ fn variables(arguments: &Run) -> Result<Vec<(&'static str, OsString)>, Failure> 
 
 /// Reports mistakes in the names of devices, instead of starting the program.
 fn devices(arguments: &Run) -> Result<Vec<DeviceInfo>, Failure> {
-    let devices = if let Some(site) = &arguments.site {
-        let mtu = arguments.mtu.map(|mtu| mtu.to_string()).or_else(|| env::var("FERROCE_MTU").ok());
-        DeviceInfo::in_lab(site, mtu.as_deref()).map(|device| vec![device])
-    } else if arguments.dev.is_empty() {
-        softnic::devices()
-    } else {
-        (0..).zip(&arguments.dev).map(|(index, name)| DeviceInfo::find(name, index)).collect()
-    };
-    devices.map_err(|error| Failure::from_message(&error))
+    let Some(site) = &arguments.site else { return devices::of(&arguments.dev) };
+    let mtu = arguments.mtu.map(|mtu| mtu.to_string()).or_else(|| env::var("FERROCE_MTU").ok());
+    let device = DeviceInfo::in_lab(site, mtu.as_deref());
+    device.map(|device| vec![device]).map_err(|error| Failure::from_message(&error))
 }
 
 fn check_mtu(arguments: &Run, devices: &[DeviceInfo]) -> Result<(), Failure> {

@@ -498,8 +498,12 @@ ferroce0: lo, link up, MTU 65536, path MTU 4096
 
 #[test]
 fn a_device_can_be_one_address_of_an_interface() {
-    let command = ferroce().env("FERROCE_DEV", "lo/127.0.0.1,lo/127.0.0.2").arg("devices");
-    command.env("FERROCE_MTU", "1024").assert().success().stderr_eq("").stdout_eq(str![[r#"
+    let named = "lo/127.0.0.1,lo/127.0.0.2";
+    let by_variable = ferroce().env("FERROCE_DEV", named).arg("devices");
+    let by_flag = ferroce().env("FERROCE_DEV", "nowhere").args(["devices", "--dev", named]);
+    for command in [by_variable, by_flag] {
+        let command = command.env("FERROCE_MTU", "1024").assert().success().stderr_eq("");
+        command.stdout_eq(str![[r#"
 ferroce0: lo, link up, MTU 65536, path MTU 1024
     GID 0: fe80::fe:7fff:fe00:1 (the interface has no such address)
     GID 1: ::ffff:127.0.0.1
@@ -508,6 +512,7 @@ ferroce1: lo, link up, MTU 65536, path MTU 1024
     GID 1: ::ffff:127.0.0.2
 
 "#]]);
+    }
 }
 
 #[test]
