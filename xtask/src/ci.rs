@@ -120,7 +120,7 @@ impl Outcome {
     fn machines(&mut self) {
         self.if_it_can("strangers", strangers::prepare, strangers::run);
         self.if_it_can("routed", routed::prepare, || routed::run(&routed::Choice::default()));
-        self.if_it_can("networks", network::is_possible, network::try_out);
+        self.if_it_can("networks", network::can_be_tried, network::try_out);
         let mesh = pingmesh::Choice::default();
         self.if_it_can("pingmesh", pingmesh::prepare, || pingmesh::run(&mesh));
         let others = distributions::Choice::default();

@@ -94,6 +94,7 @@ cargo xtask <command>
            --all                24 paths and not 7; or one by --mtu, --delay-us, --loss, --reordered
            --gbps R --queue-kb Q  the port before each path
            --frames             over interfaces without offloads: each packet is sent and received alone
+           --seconds S          how long each is at work, and not 4, or 8 with --share
            --events             by `ferroce bench`, which waits for events, and not by perftest, which polls
            --latency            what short messages take, alone and beside such a load
            --share              what TCP and RDMA have while both are at work

@@ -51,8 +51,8 @@ pub(crate) enum Kind {
 }
 
 /// Says why there can be no such path here, if that is so.
-pub(super) fn is_possible() -> Result<()> {
-    End::new(Kind::Packets, ENDS[0]).map(drop)
+pub(super) fn is_possible(kind: Kind) -> Result<()> {
+    End::new(kind, ENDS[0]).map(drop)
 }
 
 /// The path while it is there.

@@ -30,7 +30,7 @@ use hosts::{ADDRESSES, Host};
 use programs::{Pair, Traffic};
 
 const INSIDE: &str = "--inside";
-/// The first quarter is not measured.
+/// How long each is at work, unless it is said; the first quarter is not measured.
 const SECONDS: u32 = 4;
 /// Which congestion control the kernel's TCP has, and which ones any program may choose.
 const TCP_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
@@ -95,6 +95,8 @@ pub(crate) struct Choice {
     kind: Kind,
     /// TCP's congestion control, if not the kernel's own.
     tcp: Option<String>,
+    /// How long each is at work, if it is said.
+    seconds: Option<u32>,
     inside: bool,
     /// As they were typed, for the process in the namespace.
     words: Vec<String>,
@@ -116,6 +118,7 @@ impl Choice {
         };
         let gbps = number("--gbps", 0.001, 100.0)?.unwrap_or(2.0);
         let queue_kb = number("--queue-kb", 1.0, 1e6)?.unwrap_or(512.0) as usize;
+        let seconds = number("--seconds", 4.0, 600.0)?.map(|seconds| seconds as u32);
         let own = [
             number("--mtu", 1280.0, 9000.0)?,
             number("--delay-us", 0.0, 1e6)?,
@@ -136,6 +139,9 @@ impl Choice {
             (false, true) => Mode::Share,
             (false, false) => Mode::Goodput,
         };
+        if mode == Mode::Latency && seconds.is_some() {
+            bail!("--seconds is for goodput and --share: --latency takes as long as it takes");
+        }
         let paths = match (own.iter().any(Option::is_some), all) {
             (true, true) => {
                 bail!("--all, or one path by --mtu, --delay-us, --loss and --reordered")
@@ -149,7 +155,7 @@ impl Choice {
             }
         };
         let kind = if frames { Kind::Frames } else { Kind::Packets };
-        Ok(Self { mode, paths, rounds, gbps, queue_kb, events, kind, tcp, inside, words })
+        Ok(Self { mode, paths, rounds, gbps, queue_kb, events, kind, tcp, seconds, inside, words })
     }
 }
 
@@ -167,8 +173,8 @@ fn matrix() -> Vec<Path> {
     paths
 }
 
-/// Says why nothing can be measured here, if that is so.
-pub(crate) fn is_possible() -> Result<()> {
+/// Says why nothing can be measured over such interfaces here, if that is so.
+fn is_possible(kind: Kind) -> Result<()> {
     if !geteuid().is_root() {
         bail!("network namespaces and TUN interfaces are made by root\n hint: sudo");
     }
@@ -177,7 +183,12 @@ pub(crate) fn is_possible() -> Result<()> {
             bail!("{program} is not installed\n hint: apt install perftest iperf3 qperf");
         }
     }
-    cable::is_possible()
+    cable::is_possible(kind)
+}
+
+/// As [`is_possible`], for [`try_out`].
+pub(crate) fn can_be_tried() -> Result<()> {
+    is_possible(Kind::Packets)
 }
 
 /// Tries what measures goodput on two paths. What they reach depends on the machine, so nobody judges it; that they come to
@@ -202,7 +213,7 @@ pub(crate) fn run(choice: &Choice) -> Result<()> {
     if choice.inside {
         return measure_all(choice);
     }
-    is_possible()?;
+    is_possible(choice.kind)?;
     dist::run()?;
     run_inside(&choice.words)
 }
@@ -358,10 +369,11 @@ struct Row {
 impl Row {
     fn measure(path: Path, choice: &Choice) -> Result<Self> {
         let mut row = Self { path, values: Default::default(), counts: Counts::default() };
+        let seconds = choice.seconds.unwrap_or(SECONDS);
         for round in 0..choice.rounds {
             let joined = Joined::by(path, choice, round)?;
             for (traffic, values) in Traffic::ALL.into_iter().zip(&mut row.values) {
-                let bulk = Pair::bulk(&joined.labs, traffic, SECONDS, choice.events);
+                let bulk = Pair::bulk(&joined.labs, traffic, seconds, choice.events);
                 values.push(told(path, traffic, bulk.and_then(Pair::run)));
             }
             row.counts = row.counts.plus(joined.part()?);

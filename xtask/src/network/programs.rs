@@ -13,6 +13,7 @@ use crate::lab::{Ended, Lab, Running, free_port};
 
 /// Messages outstanding, as perftest has them.
 const WINDOW: &str = "128";
+/// How much longer than it is to take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is brought over.
@@ -64,6 +65,8 @@ pub(super) struct Pair<'a> {
     /// Where the server listens, and what their output is named after.
     port: String,
     commands: [Command; 2],
+    /// How long they are to be at work.
+    seconds: u32,
     /// Reads what the client prints.
     value: fn(&str) -> Result<f64>,
 }
@@ -82,16 +85,16 @@ impl<'a> Pair<'a> {
             _ if events => (bench(labs, traffic, &port, seconds)?, rate_of_bench),
             _ => (perftest(labs, traffic, &port, seconds), rate_of_perftest),
         };
-        Ok(Self { labs, port, commands, value })
+        Ok(Self { labs, port, commands, seconds, value })
     }
 
     /// One short message after the other, for so many seconds, in microseconds.
     pub(super) fn short(labs: &'a [Lab; 2], traffic: Traffic, seconds: u32) -> Result<Self> {
         let port = free_port()?.to_string();
-        let seconds = seconds.to_string();
+        let time = seconds.to_string();
         let server = ["qperf", "-lp", &port];
         let client =
-            [&server[..], &["-t", &seconds, ADDRESSES[0], traffic.latency_test(), "quit"]].concat();
+            [&server[..], &["-t", &time, ADDRESSES[0], traffic.latency_test(), "quit"]].concat();
         let commands = match traffic {
             Traffic::Tcp => [plain(&labs[0], &server), plain(&labs[1], &client)],
             _ => {
@@ -99,7 +102,7 @@ impl<'a> Pair<'a> {
                 [labs[0].run(&[], &server), labs[1].run(&[], &client)]
             }
         };
-        Ok(Self { labs, port, commands, value: latency_of_qperf })
+        Ok(Self { labs, port, commands, seconds, value: latency_of_qperf })
     }
 
     /// What is measured, once both have ended.
@@ -108,15 +111,16 @@ impl<'a> Pair<'a> {
     }
 
     pub(super) fn start(self) -> Result<Started> {
-        let Self { labs, port, commands: [server, client], value } = self;
-        let deadline = Instant::now() + PATIENCE;
+        let Self { labs, port, commands: [server, client], seconds, value } = self;
+        let patience = Duration::from_secs(seconds.into()) + PATIENCE;
+        let deadline = Instant::now() + patience;
         let mut server = labs[0].start(&format!("server-{port}"), server)?;
         if !server.listens(port.parse()?, deadline)? {
             let ended = server.finish(Instant::now())?;
             bail!("the server does not listen: {}", ended.stderr.trim_end());
         }
         let client = labs[1].start(&format!("client-{port}"), client)?;
-        Ok(Started { server, client, deadline, value })
+        Ok(Started { server, client, deadline, patience, value })
     }
 }
 
@@ -125,6 +129,7 @@ pub(super) struct Started {
     server: Running,
     client: Running,
     deadline: Instant,
+    patience: Duration,
     value: fn(&str) -> Result<f64>,
 }
 
@@ -137,7 +142,7 @@ impl Started {
 
     /// What is measured, once the client has ended.
     pub(super) fn end(self) -> Result<f64> {
-        let Self { server, client, deadline, value } = self;
+        let Self { server, client, deadline, patience, value } = self;
         let Ended { status, stdout, stderr } = client.finish(deadline)?;
         drop(server);
         match status {
@@ -145,7 +150,7 @@ impl Started {
             Some(status) => bail!("{status}: {stdout}{}", stderr.trim_end()),
             None => {
                 let printed = format!("{stdout}{stderr}");
-                bail!("not finished within {} s: {}", PATIENCE.as_secs(), printed.trim_end())
+                bail!("not finished within {} s: {}", patience.as_secs(), printed.trim_end())
             }
         }
     }
