@@ -34,6 +34,13 @@ pub(crate) fn fill(
     Ok(())
 }
 
+/// The version of a package that is installed below a root folder.
+pub(crate) fn version(root: &Path, package: &str) -> Result<String> {
+    let admin = format!("--admindir={}", root.join("var/lib/dpkg").display());
+    let words = [admin.as_str(), "--show", "--showformat=${Version}", package];
+    workspace::output(Command::new("dpkg-query").args(words))
+}
+
 /// Removes what an interrupted debootstrap has left, but nothing behind a mount.
 fn remove(folder: &Path) -> Result<()> {
     let mounts = fs::read_to_string("/proc/self/mounts").context("cannot read the mounts")?;

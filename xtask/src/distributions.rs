@@ -1,7 +1,8 @@
 //! `cargo xtask distributions`: other distributions' own programs over our libraries.
 //!
 //! Each distribution is a folder that debootstrap has filled, kept in `target/distributions`. Its programs
-//! run there as an ordinary user, over `target/dist` as it was built here, against the oldest C library.
+//! run there as an ordinary user, over `target/dist` as it was built here, against the oldest C library. With
+//! more packages, its release of rdma-core's own test suite runs there, too.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +13,7 @@ use rustix::process::geteuid;
 
 use crate::debootstrap;
 use crate::programs;
+use crate::pyverbs;
 use crate::tally::Tally;
 use crate::workspace;
 
@@ -19,8 +21,9 @@ use crate::workspace;
 const SUITES: [&str; 2] = ["trixie", "sid"];
 /// What is installed in each.
 const PACKAGES: &str = "rdma-core,ibverbs-utils,ibverbs-providers,rdmacm-utils,perftest";
-/// And for all rows: what is built upon verbs.
-const PACKAGES_FULL: &str = "python3-pyverbs,ucx-utils,openmpi-bin,qperf,fio";
+/// And for all rows and the test suite, which asks `ip` for addresses: what is built upon verbs.
+const PACKAGES_FULL: &str =
+    "python3-pyverbs,ucx-utils,openmpi-bin,qperf,fio,libfabric-bin,iproute2";
 
 /// What was asked for on the command line.
 #[derive(Debug, Default)]
@@ -58,11 +61,31 @@ pub(crate) fn run(choice: &Choice) -> Result<Tally> {
     for suite in choice.suites() {
         let root = root_of(suite, choice.full);
         println!("{suite}: {}", versions(&root)?);
-        let one = programs::run(&programs::Choice::of_distribution(root, choice.full))?;
+        let one = programs::run(&programs::Choice::of_distribution(root.clone(), choice.full))?;
         sum.passed += one.passed;
         sum.failed += one.failed;
+        if choice.full {
+            let tests = own_tests(suite, &root)?;
+            sum.passed += tests.passed;
+            sum.failed += tests.failed;
+        }
     }
     Ok(sum)
+}
+
+fn own_tests(suite: &str, root: &Path) -> Result<Tally> {
+    if !pyverbs::is_installed(root) {
+        println!("  skip          rdma-core's own test suite: not installed there");
+        return Ok(Tally::default());
+    }
+    pyverbs::run(&pyverbs::Choice::default().of_distribution(suite, root)?)
+}
+
+/// Runs the test suite of one distribution alone.
+pub(crate) fn pyverbs(suite: &str, choice: pyverbs::Choice) -> Result<Tally> {
+    prepare(&Choice { full: true, suite: Some(suite.to_owned()) })?;
+    let root = root_of(suite, true);
+    pyverbs::run(&choice.of_distribution(suite, &root)?)
 }
 
 /// One with more packages is a folder of its own.
@@ -72,20 +95,27 @@ fn root_of(suite: &str, full: bool) -> PathBuf {
 }
 
 fn fill(suite: &str, full: bool) -> Result<()> {
-    let mut include = format!("--include={PACKAGES}");
+    let mut packages = PACKAGES.to_owned();
     if full {
-        include = format!("{include},{PACKAGES_FULL}");
+        packages = format!("{packages},{PACKAGES_FULL}");
     }
-    debootstrap::fill(&root_of(suite, full), &["--variant=minbase", &include, suite], |_| Ok(()))
+    let root = root_of(suite, full);
+    let include = format!("--include={packages}");
+    debootstrap::fill(&root, &["--variant=minbase", &include, suite], |_| Ok(()))?;
+    // A folder is kept, and the list of packages may have become longer.
+    let missing = packages.split(',').find(|package| debootstrap::version(&root, package).is_err());
+    match missing {
+        None => Ok(()),
+        Some(package) => bail!(
+            "{} has no {package}\n hint: remove the folder; it is filled anew",
+            root.display()
+        ),
+    }
 }
 
 /// The versions of what a distribution has, as its package manager says them.
 fn versions(root: &Path) -> Result<String> {
-    let admin = format!("--admindir={}", root.join("var/lib/dpkg").display());
-    let format = "--showformat=${Package} ${Version}, ";
-    let packages = ["rdma-core", "perftest", "libc6"];
-    let said = workspace::output(
-        Command::new("dpkg-query").args([admin.as_str(), "--show", format]).args(packages),
-    )?;
-    Ok(said.trim_end_matches(", ").to_owned())
+    let shown = |package| Ok(format!("{package} {}", debootstrap::version(root, package)?));
+    let shown: Result<Vec<String>> = ["rdma-core", "perftest", "libc6"].map(shown).into_iter().collect();
+    Ok(shown?.join(", "))
 }

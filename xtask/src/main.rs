@@ -65,8 +65,10 @@ cargo xtask <command>
            -k PATTERN           the tests whose names match
            --link LINK          over shm (as if not given), shm,icrc or udp
            --bless              write the list anew
+           --distribution NAME  another one of Debian's, such as trixie: its suite and its list, as root
   distributions                 the programs of other distributions, over our libraries, as root
-           --full               every quick row of `programs`, and pyverbs, OpenMPI, UCX, qperf and fio
+           --full               every quick row of `programs`, and pyverbs, OpenMPI, UCX, libfabric, qperf and fio;
+                                rdma-core's own test suite of each
            --suite NAME         another one of Debian's
   aarch64                       tests and programs of arm64, executed by qemu, as root
            --pairs              only perftest; or --room wire, transport or softnic: only its tests
@@ -173,9 +175,13 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
         }
         "pyverbs" => {
             let choice = pyverbs::Choice::parse(&mut arguments)?;
+            let distribution: Option<String> = arguments.opt_value_from_str("--distribution")?;
             finish(arguments)?;
             dist::run()?;
-            tally::require_all_passed(pyverbs::run(&choice)?)
+            tally::require_all_passed(match distribution {
+                None => pyverbs::run(&choice)?,
+                Some(name) => distributions::pyverbs(&name, choice)?,
+            })
         }
         "distributions" => {
             let choice = distributions::Choice::parse(&mut arguments)?;

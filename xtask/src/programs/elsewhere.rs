@@ -16,6 +16,8 @@ use crate::workspace;
 
 /// Says that this process is in the namespace.
 pub(super) const INSIDE: &str = "--inside";
+/// Says below which root folder its programs are.
+pub(super) const ROOT: &str = "--root";
 /// Where the device is.
 pub(super) const INTERFACE: &str = "ferroce-a";
 pub(super) const ADDRESS: &str = "10.79.0.1";

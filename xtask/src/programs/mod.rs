@@ -59,7 +59,7 @@ impl Choice {
             faults: arguments.opt_value_from_str("--faults")?,
             link: arguments.opt_value_from_str("--link")?,
             inside: arguments.contains(elsewhere::INSIDE),
-            root: None,
+            root: arguments.opt_value_from_str(elsewhere::ROOT)?,
         })
     }
 
@@ -71,8 +71,13 @@ impl Choice {
     /// What was asked for, in words of the command line.
     fn words(&self) -> Vec<String> {
         let mut words = if self.full { vec!["--full".to_owned()] } else { Vec::new() };
-        let named =
-            [("--filter", &self.filter), ("--faults", &self.faults), ("--link", &self.link)];
+        let root = self.root.as_ref().map(|root| root.display().to_string());
+        let named = [
+            ("--filter", &self.filter),
+            ("--faults", &self.faults),
+            ("--link", &self.link),
+            (elsewhere::ROOT, &root),
+        ];
         for (name, value) in named {
             words.extend(value.iter().flat_map(|value| [name.to_owned(), value.clone()]));
         }
@@ -99,24 +104,29 @@ impl Choice {
     fn is_there(&self, root: &Path, row: &Row) -> bool {
         let name = row.name();
         let is_listed = |list: &[&str]| list.contains(&name.as_str());
-        // Interfaces are made for rows that leave loopback out, and nothing runs below a root folder there.
-        let is_middleware = middleware::is_ours(row) && !matches!(row.kind, Kind::Elsewhere { .. });
         let is_wanted = match self.full {
-            true => is_listed(QUICK) || is_middleware,
+            true => is_listed(QUICK) || middleware::is_ours(row),
             false => is_listed(OF_DISTRIBUTIONS),
         };
         if !is_wanted {
             return false;
         }
         if !middleware::has_verbs(root, row) {
-            println!("  skip          {name}: UCX is there without its InfiniBand transport");
+            self.tell_skip(&name, "UCX is there without its InfiniBand transport");
             return false;
         }
         let is_there = row.example().is_some() || root.join("usr/bin").join(row.words[0]).exists();
         if !is_there {
-            println!("  skip          {name}: not installed there");
+            self.tell_skip(&name, "not installed there");
         }
         is_there
+    }
+
+    /// Says which row is left out, once: a process in the namespace chooses anew.
+    fn tell_skip(&self, name: &str, why: &str) {
+        if !self.inside {
+            println!("  skip          {name}: {why}");
+        }
     }
 
     fn rows(&self) -> Vec<Row> {
@@ -175,7 +185,7 @@ pub(crate) fn run(choice: &Choice) -> Result<Tally> {
     if choice.inside {
         elsewhere::make_interface()?;
         let lab = Lab::open_on(elsewhere::INTERFACE, elsewhere::ADDRESS)?;
-        return run_rows(&lab, choice, &elsewhere);
+        return run_rows(&lab.below(choice.root.clone()), choice, &elsewhere);
     }
     let mut tally = Tally::default();
     if !here.is_empty() {

@@ -1,5 +1,5 @@
 //! `cargo xtask pyverbs`: rdma-core's own test suite, which Debian ships with `python3-pyverbs`,
-//! over our library.
+//! over our library. It is that of this machine, or that of another distribution, below its root folder.
 //!
 //! Most of its tests skip themselves where a device lacks something, and a run in which all skip
 //! exits with success. So results are kept by name, and a committed list says which names must pass: one
@@ -18,16 +18,15 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use pico_args::Arguments;
 
+use crate::debootstrap;
 use crate::lab::Lab;
 use crate::tally::Tally;
 use crate::workspace::{self, root, target_dir};
 use huge_pages::HugePages;
 use verdict::{Results, Verdict};
 
-/// The names that must pass, one a line.
-const LIST: &str = "golden/pyverbs.txt";
-/// Where the package puts its suite.
-const INSTALLED: &str = "/usr/share/doc/rdma-core/tests";
+/// Where the package puts its suite, below a root folder.
+const INSTALLED: &str = "usr/share/doc/rdma-core/tests";
 const PACKAGE: &str = "python3-pyverbs";
 /// The interpreter that the package is built for, whatever else is on the path.
 const PYTHON: &str = "/usr/bin/python3";
@@ -44,6 +43,17 @@ pub(crate) struct Choice {
     pattern: Option<String>,
     link: Option<String>,
     bless: bool,
+    /// Whose suite and interpreter they are, if not this machine's.
+    distribution: Option<Distribution>,
+}
+
+/// Another distribution.
+#[derive(Debug)]
+struct Distribution {
+    name: String,
+    root: PathBuf,
+    /// The first number of its release of rdma-core, whose suite it is.
+    release: String,
 }
 
 impl Choice {
@@ -52,6 +62,7 @@ impl Choice {
             pattern: arguments.opt_value_from_str("-k")?,
             link: arguments.opt_value_from_str("--link")?,
             bless: arguments.contains("--bless"),
+            distribution: None,
         };
         if choice.bless && choice.pattern.is_some() {
             bail!("--bless writes the whole list: leave out -k");
@@ -63,35 +74,68 @@ impl Choice {
     pub(crate) fn over(link: &str) -> Self {
         Self { link: Some(link.to_owned()), ..Self::default() }
     }
+
+    /// The same choice, of the suite of another distribution.
+    pub(crate) fn of_distribution(self, name: &str, root: &Path) -> Result<Self> {
+        let version = debootstrap::version(root, PACKAGE)?;
+        let release = version.chars().take_while(char::is_ascii_digit).collect();
+        let (name, root) = (name.to_owned(), root.to_owned());
+        Ok(Self { distribution: Some(Distribution { name, root, release }), ..self })
+    }
+
+    /// The names that must pass, one a line, in a file of `golden/`. Distributions of the same release share it.
+    fn list(&self) -> String {
+        format!("golden/pyverbs{}.txt", self.suffix())
+    }
+
+    /// What tells the files of one release from those of this machine.
+    fn suffix(&self) -> String {
+        self.distribution.as_ref().map_or(String::new(), |other| format!("-{}", other.release))
+    }
+
+    /// The command that writes the list.
+    fn blessing(&self) -> String {
+        let other = self.distribution.as_ref();
+        let flag = other.map_or(String::new(), |other| format!(" --distribution {}", other.name));
+        format!("`cargo xtask pyverbs{flag} --bless`")
+    }
 }
 
 /// Runs the suite, or the tests that match the pattern, and compares with the list.
 pub(crate) fn run(choice: &Choice) -> Result<Tally> {
-    let lab = Lab::open_apart()?;
-    let suite = prepare(&lab)?;
+    let other = choice.distribution.as_ref().map(|other| other.root.clone());
+    let lab = Lab::open_apart()?.below(other);
+    let suite = prepare(&lab, choice)?;
     let huge_pages = HugePages::reserve();
     let results = execute(&lab, &suite, choice)?;
     drop(huge_pages);
     print!("{}", results.table());
 
-    let list = root().join(LIST);
+    let name = choice.list();
+    let list = root().join(&name);
     if choice.bless {
         fs::write(&list, results.list())
             .with_context(|| format!("cannot write {}", list.display()))?;
-        println!("{LIST} is written");
+        println!("{name} is written");
     }
     let listed = fs::read_to_string(&list)
-        .with_context(|| format!("cannot read {LIST}\n hint: `cargo xtask pyverbs --bless`"))?;
+        .with_context(|| format!("cannot read {name}\n hint: {}", choice.blessing()))?;
     let verdict = Verdict::of(&results, &listed, choice.pattern.is_none());
     print!("{verdict}");
+    if verdict.has_news() {
+        println!("new names pass: {} adds them to {name}", choice.blessing());
+    }
     let tally = Tally { passed: verdict.passed, failed: verdict.red.len() };
     println!("{tally}");
     Ok(tally)
 }
 
 /// Copies the suite to where the user of the lab can read it.
-fn prepare(lab: &Lab) -> Result<PathBuf> {
-    let source = find()?;
+fn prepare(lab: &Lab, choice: &Choice) -> Result<PathBuf> {
+    let source = match &choice.distribution {
+        None => find()?,
+        Some(other) => other.root.join(INSTALLED),
+    };
     let suite = lab.folder().join("tests");
     workspace::run(Command::new("cp").arg("-rL").arg(&source).arg(&suite))?;
     let packed = |path: &PathBuf| path.extension() == Some(OsStr::new("gz"));
@@ -105,17 +149,20 @@ fn prepare(lab: &Lab) -> Result<PathBuf> {
     Ok(suite)
 }
 
+/// Whether the suite is installed below a root folder.
+pub(crate) fn is_installed(root: &Path) -> bool {
+    root.join(INSTALLED).join("__init__.py").is_file()
+}
+
 /// The installed suite; where documentation is not installed, that of the package, unpacked.
 fn find() -> Result<PathBuf> {
-    let has_suite = |folder: &Path| folder.join("__init__.py").is_file();
-    let installed = PathBuf::from(INSTALLED);
-    if has_suite(&installed) {
-        return Ok(installed);
+    let system = Path::new("/");
+    if is_installed(system) {
+        return Ok(system.join(INSTALLED));
     }
     let folder = target_dir().join("pyverbs");
     let unpacked = folder.join("package");
-    let suite = unpacked.join(INSTALLED.trim_start_matches('/'));
-    if !has_suite(&suite) {
+    if !is_installed(&unpacked) {
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         workspace::run(
             Command::new("apt-get").current_dir(&folder).args(["-q", "download", PACKAGE]),
@@ -127,7 +174,7 @@ fn find() -> Result<PathBuf> {
             .context("apt-get has downloaded nothing")?;
         workspace::run(Command::new("dpkg-deb").arg("-x").arg(package).arg(&unpacked))?;
     }
-    Ok(suite)
+    Ok(unpacked.join(INSTALLED))
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -150,7 +197,10 @@ fn execute(lab: &Lab, suite: &Path, choice: &Choice) -> Result<Results> {
         words.extend(["-k".to_owned(), pattern.clone()]);
     }
     let link = choice.link.as_deref().map_or(String::new(), |link| format!(", link {link}"));
-    println!("the suite of {PACKAGE} as {}{link}", lab.user());
+    let of = choice.distribution.as_ref().map_or(String::new(), |other| {
+        format!(" {} of {}", other.release, other.name)
+    });
+    println!("the suite of {PACKAGE}{of} as {}{link}", lab.user());
     let flags: Vec<String> =
         choice.link.iter().flat_map(|link| ["--link".to_owned(), link.clone()]).collect();
     let start = Instant::now();
@@ -165,15 +215,15 @@ fn execute(lab: &Lab, suite: &Path, choice: &Choice) -> Result<Results> {
             false => println!("did not end within {} s\n{last}", DEADLINE.as_secs()),
         }
     }
-    keep(&text)?;
+    keep(&text, &choice.suffix())?;
     println!("{:.0} s", start.elapsed().as_secs_f64());
     Ok(results)
 }
 
 /// Keeps the results, for the reasons of failures.
-fn keep(text: &str) -> Result<()> {
+fn keep(text: &str, suffix: &str) -> Result<()> {
     let folder = target_dir().join("pyverbs");
-    let path = folder.join("results.txt");
+    let path = folder.join(format!("results{suffix}.txt"));
     fs::create_dir_all(&folder)
         .and_then(|()| fs::write(&path, text))
         .with_context(|| format!("cannot write {}", path.display()))?;

@@ -133,6 +133,11 @@ impl Verdict {
         }
         verdict
     }
+
+    /// Whether names passed that are not in the list.
+    pub(super) fn has_news(&self) -> bool {
+        !self.fresh.is_empty()
+    }
 }
 
 impl fmt::Display for Verdict {
@@ -145,9 +150,6 @@ impl fmt::Display for Verdict {
         }
         for name in &self.fresh {
             writeln!(f, "  new  {name}")?;
-        }
-        if !self.fresh.is_empty() {
-            writeln!(f, "new names pass: `cargo xtask pyverbs --bless` adds them to the list")?;
         }
         Ok(())
     }
