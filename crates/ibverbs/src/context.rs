@@ -176,17 +176,19 @@ fn attributes(context: &Context) -> ibv_device_attr {
     attr
 }
 
-/// On-demand paging is what a processor does anyway.
-fn on_demand_paging() -> ibv_odp_caps {
+/// On-demand paging is what a processor does anyway. For XRC there is a word of its own, behind.
+fn on_demand_paging() -> (ibv_odp_caps, u32) {
     let datagrams =
         abi::IBV_ODP_SUPPORT_SEND | abi::IBV_ODP_SUPPORT_RECV | abi::IBV_ODP_SUPPORT_SRQ_RECV;
     let unreliable = datagrams | abi::IBV_ODP_SUPPORT_WRITE;
-    ibv_odp_caps {
+    let extended = unreliable | abi::IBV_ODP_SUPPORT_READ | abi::IBV_ODP_SUPPORT_ATOMIC;
+    let caps = ibv_odp_caps {
         general_caps: abi::IBV_ODP_SUPPORT | abi::IBV_ODP_SUPPORT_IMPLICIT,
-        rc_odp_caps: unreliable | abi::IBV_ODP_SUPPORT_READ | abi::IBV_ODP_SUPPORT_ATOMIC,
+        rc_odp_caps: extended | abi::IBV_ODP_SUPPORT_ATOMIC_WRITE,
         uc_odp_caps: unreliable,
         ud_odp_caps: datagrams,
-    }
+    };
+    (caps, extended)
 }
 
 /// The device's attributes.
@@ -220,11 +222,10 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         }
         let mut full = ibv_device_attr_ex::zeroed();
         full.orig_attr = attributes(&context);
-        full.odp_caps = on_demand_paging();
+        (full.odp_caps, full.xrc_odp_caps) = on_demand_paging();
         full.completion_timestamp_mask = u64::MAX;
         full.hca_core_clock = CLOCK_KHZ;
         full.max_dm_size = softnic::limits::DEVICE_MEMORY_BYTES;
-        full.xrc_odp_caps = full.odp_caps.rc_odp_caps;
         full.device_cap_flags_ex = u64::from(full.orig_attr.device_cap_flags);
         full.phys_port_cnt_ex = u32::from(full.orig_attr.phys_port_cnt);
         // SAFETY: C passes `attr_size` writable bytes.
@@ -275,6 +276,31 @@ pub(crate) unsafe extern "C" fn query_rt_values(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::qp::extended::functions;
+    use rdma::QpType;
+
+    #[test]
+    fn on_demand_paging_is_offered_for_the_requests_that_a_queue_pair_posts() {
+        let (caps, xrc) = on_demand_paging();
+        let bits = [
+            (abi::IBV_ODP_SUPPORT_SEND, abi::IBV_QP_EX_WITH_SEND),
+            (abi::IBV_ODP_SUPPORT_WRITE, abi::IBV_QP_EX_WITH_RDMA_WRITE),
+            (abi::IBV_ODP_SUPPORT_READ, abi::IBV_QP_EX_WITH_RDMA_READ),
+            (abi::IBV_ODP_SUPPORT_ATOMIC, abi::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD),
+            (abi::IBV_ODP_SUPPORT_ATOMIC_WRITE, abi::IBV_QP_EX_WITH_ATOMIC_WRITE),
+        ];
+        for (kind, offered) in [
+            (QpType::Rc, caps.rc_odp_caps),
+            (QpType::Uc, caps.uc_odp_caps),
+            (QpType::Ud, caps.ud_odp_caps),
+            (QpType::XrcInitiator, xrc),
+        ] {
+            for (bit, request) in bits {
+                let is_posted = functions(kind, request).is_ok();
+                assert_eq!(offered & bit != 0, is_posted, "{kind:?}, bit {bit:#x}");
+            }
+        }
+    }
 
     #[test]
     fn an_old_caller_gets_no_more_than_it_has_room_for() {
