@@ -116,6 +116,7 @@ fn fill(suite: &str, full: bool) -> Result<()> {
 /// The versions of what a distribution has, as its package manager says them.
 fn versions(root: &Path) -> Result<String> {
     let shown = |package| Ok(format!("{package} {}", debootstrap::version(root, package)?));
-    let shown: Result<Vec<String>> = ["rdma-core", "perftest", "libc6"].map(shown).into_iter().collect();
+    let shown: Result<Vec<String>> =
+        ["rdma-core", "perftest", "libc6"].map(shown).into_iter().collect();
     Ok(shown?.join(", "))
 }

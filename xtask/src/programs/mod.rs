@@ -133,7 +133,8 @@ impl Choice {
         let wanted = |row: &Row| {
             let name = row.name();
             if let Some(root) = &self.root {
-                return self.is_there(root, row);
+                let matches = self.filter.as_ref().is_none_or(|filter| name.contains(filter));
+                return matches && self.is_there(root, row);
             }
             match &self.filter {
                 Some(filter) => name.contains(filter.as_str()),
@@ -435,4 +436,23 @@ pub(crate) fn described<const N: usize>(role: &str, what: &str, printed: [&Strin
 pub(crate) fn indent(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(|line| format!("                 {line}")).collect();
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_in_the_namespace_is_told_all_that_its_parent_was() {
+        let choice = Choice {
+            filter: Some("fi_".to_owned()),
+            link: Some("udp".to_owned()),
+            ..Choice::of_distribution(PathBuf::from("/else where"), true)
+        };
+        let words = choice.words().into_iter().map(Into::into).collect();
+        let mut arguments = Arguments::from_vec(words);
+        let told = Choice::parse(&mut arguments).unwrap();
+        assert_eq!((told.words(), arguments.finish().len()), (choice.words(), 0));
+        assert_eq!((told.root, told.full), (choice.root, true));
+    }
 }

@@ -134,7 +134,8 @@ pub(crate) fn run(choice: &Choice) -> Result<Tally> {
 fn prepare(lab: &Lab, choice: &Choice) -> Result<PathBuf> {
     let source = match &choice.distribution {
         None => find()?,
-        Some(other) => other.root.join(INSTALLED),
+        Some(other) if is_installed(&other.root) => other.root.join(INSTALLED),
+        Some(other) => bail!("{} has no {INSTALLED}", other.root.display()),
     };
     let suite = lab.folder().join("tests");
     workspace::run(Command::new("cp").arg("-rL").arg(&source).arg(&suite))?;
@@ -197,9 +198,10 @@ fn execute(lab: &Lab, suite: &Path, choice: &Choice) -> Result<Results> {
         words.extend(["-k".to_owned(), pattern.clone()]);
     }
     let link = choice.link.as_deref().map_or(String::new(), |link| format!(", link {link}"));
-    let of = choice.distribution.as_ref().map_or(String::new(), |other| {
-        format!(" {} of {}", other.release, other.name)
-    });
+    let of = choice
+        .distribution
+        .as_ref()
+        .map_or(String::new(), |other| format!(" {} of {}", other.release, other.name));
     println!("the suite of {PACKAGE}{of} as {}{link}", lab.user());
     let flags: Vec<String> =
         choice.link.iter().flat_map(|link| ["--link".to_owned(), link.clone()]).collect();
@@ -220,7 +222,7 @@ fn execute(lab: &Lab, suite: &Path, choice: &Choice) -> Result<Results> {
     Ok(results)
 }
 
-/// Keeps the results, for the reasons of failures.
+/// Keeps the results, for the reasons of failures and skips.
 fn keep(text: &str, suffix: &str) -> Result<()> {
     let folder = target_dir().join("pyverbs");
     let path = folder.join(format!("results{suffix}.txt"));
@@ -229,4 +231,20 @@ fn keep(text: &str, suffix: &str) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))?;
     println!("{}", path.display());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_release_has_its_list_and_each_distribution_the_command_that_writes_it() {
+        let here = Choice::default();
+        assert_eq!(here.list(), "golden/pyverbs.txt");
+        assert_eq!(here.blessing(), "`cargo xtask pyverbs --bless`");
+        let (name, root, release) = ("sid".to_owned(), PathBuf::from("/sid"), "65".to_owned());
+        let there = Choice { distribution: Some(Distribution { name, root, release }), ..here };
+        assert_eq!(there.list(), "golden/pyverbs-65.txt");
+        assert_eq!(there.blessing(), "`cargo xtask pyverbs --distribution sid --bless`");
+    }
 }

@@ -6,6 +6,7 @@ Each test gives two lines of tab-separated words: `begun` and its name; then how
 name, and why. A test that ends the process leaves the first line alone.
 """
 
+import multiprocessing
 import os
 import sys
 import unittest
@@ -50,6 +51,10 @@ from args_parser import parser  # noqa: E402
 from tests.base import RDMATestCase  # noqa: E402
 
 parser.parse_args()
+
+# One test hands an open device to the processes that it starts, as `fork` does. From 3.14 on, Python starts
+# them otherwise unless it is told.
+multiprocessing.set_start_method('fork')
 
 # Releases after 44 ask the program `rdma` for the device's interface, which asks the kernel, and that knows
 # none of ours; without a port they read it in /sys, as release 44 does.
