@@ -82,6 +82,11 @@ impl Lab {
         Self { root, ..self }
     }
 
+    /// Whether programs are those of another distribution.
+    pub(crate) fn is_below_another_root(&self) -> bool {
+        self.root.is_some()
+    }
+
     /// The same lab, for programs in the network namespace of a process.
     pub(crate) fn within(self, process: u32) -> Self {
         Self { network: Some(process), ..self }

@@ -58,6 +58,10 @@ const ENVIRONMENT: &[(&str, &str)] = &[
 /// after every loss. Without losses a short timeout would only show how busy the machine is.
 const UNDER_FAULTS: &[(&str, &str)] = &[("UCX_RC_VERBS_TIMEOUT", "20ms")];
 
+/// And elsewhere, where UCX may be 1.16 or newer: its fences ask each lane to flush what is remote, which it can do with
+/// mlx5's devices alone. Debian 12's UCX does not know the word.
+const ELSEWHERE: &[(&str, &str)] = &[("UCX_FENCE_MODE", "weak")];
+
 /// fi_pingpong's options, what it prints of the longest messages, and whether lost packets are
 /// repeated.
 const FI_PINGPONG: &[(&str, Expect, bool)] = &[
@@ -118,10 +122,12 @@ pub(super) fn is_ours(row: &Row) -> bool {
 pub(super) fn environment(
     row: &Row,
     under_faults: bool,
+    is_elsewhere: bool,
 ) -> impl Iterator<Item = (&'static str, &'static str)> {
     let always = ENVIRONMENT.iter().filter(|_| is_ours(row));
     let more = UNDER_FAULTS.iter().filter(move |_| under_faults && is_ours(row));
-    always.chain(more).copied()
+    let there = ELSEWHERE.iter().filter(move |_| is_elsewhere && is_ours(row));
+    always.chain(more).chain(there).copied()
 }
 
 /// How the row's program is told its port, if it is one of these.

@@ -272,7 +272,7 @@ fn run_row(lab: &Lab, choice: &Choice, row: &Row) -> Result<Result<(), String>> 
 fn command<W: AsRef<OsStr>>(lab: &Lab, flags: &[String], row: &Row, words: &[W]) -> Command {
     let mut command = lab.run(flags, words);
     let under_faults = flags.iter().any(|flag| flag == FAULTS);
-    command.envs(middleware::environment(row, under_faults));
+    command.envs(middleware::environment(row, under_faults, lab.is_below_another_root()));
     command
 }
 
