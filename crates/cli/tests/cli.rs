@@ -87,8 +87,8 @@ Usage: ferroce <COMMAND>
 
 Commands:
   run          Run a program with Ferroce in the place of libibverbs
-  devices      List the RDMA devices that programs see, as FERROCE_DEV names
-               them
+  devices      List the RDMA devices that programs see, and how each talks to
+               other hosts
   counters     Show what the programs that run now have counted, under the names
                of Linux
   bench        Measure verbs: bandwidth, rates and latencies of any number of
