@@ -30,7 +30,7 @@ use hosts::{ADDRESSES, Host};
 use programs::{Pair, Traffic};
 
 const INSIDE: &str = "--inside";
-/// How long each is at work, unless it is said; the first quarter is not measured.
+/// How long each is at work for goodput, unless it is said; the first quarter is not measured.
 const SECONDS: u32 = 4;
 /// Which congestion control the kernel's TCP has, and which ones any program may choose.
 const TCP_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
@@ -95,8 +95,8 @@ pub(crate) struct Choice {
     kind: Kind,
     /// TCP's congestion control, if not the kernel's own.
     tcp: Option<String>,
-    /// How long each is at work, if it is said.
-    seconds: Option<u32>,
+    /// How long each is at work.
+    seconds: u32,
     inside: bool,
     /// As they were typed, for the process in the namespace.
     words: Vec<String>,
@@ -142,6 +142,8 @@ impl Choice {
         if mode == Mode::Latency && seconds.is_some() {
             bail!("--seconds is for goodput and --share: --latency takes as long as it takes");
         }
+        let usual = if mode == Mode::Share { share::SECONDS } else { SECONDS };
+        let seconds = seconds.unwrap_or(usual);
         let paths = match (own.iter().any(Option::is_some), all) {
             (true, true) => {
                 bail!("--all, or one path by --mtu, --delay-us, --loss and --reordered")
@@ -369,11 +371,10 @@ struct Row {
 impl Row {
     fn measure(path: Path, choice: &Choice) -> Result<Self> {
         let mut row = Self { path, values: Default::default(), counts: Counts::default() };
-        let seconds = choice.seconds.unwrap_or(SECONDS);
         for round in 0..choice.rounds {
             let joined = Joined::by(path, choice, round)?;
             for (traffic, values) in Traffic::ALL.into_iter().zip(&mut row.values) {
-                let bulk = Pair::bulk(&joined.labs, traffic, seconds, choice.events);
+                let bulk = Pair::bulk(&joined.labs, traffic, choice.seconds, choice.events);
                 values.push(told(path, traffic, bulk.and_then(Pair::run)));
             }
             row.counts = row.counts.plus(joined.part()?);

@@ -65,8 +65,8 @@ pub(super) struct Pair<'a> {
     /// Where the server listens, and what their output is named after.
     port: String,
     commands: [Command; 2],
-    /// How long they are to be at work.
-    seconds: u32,
+    /// How long they may take.
+    patience: Duration,
     /// Reads what the client prints.
     value: fn(&str) -> Result<f64>,
 }
@@ -85,16 +85,17 @@ impl<'a> Pair<'a> {
             _ if events => (bench(labs, traffic, &port, seconds)?, rate_of_bench),
             _ => (perftest(labs, traffic, &port, seconds), rate_of_perftest),
         };
-        Ok(Self { labs, port, commands, seconds, value })
+        Ok(Self { labs, port, commands, patience: patience(seconds), value })
     }
 
     /// One short message after the other, for so many seconds, in microseconds.
     pub(super) fn short(labs: &'a [Lab; 2], traffic: Traffic, seconds: u32) -> Result<Self> {
         let port = free_port()?.to_string();
-        let time = seconds.to_string();
+        let patience = patience(seconds);
+        let seconds = seconds.to_string();
         let server = ["qperf", "-lp", &port];
         let client =
-            [&server[..], &["-t", &time, ADDRESSES[0], traffic.latency_test(), "quit"]].concat();
+            [&server[..], &["-t", &seconds, ADDRESSES[0], traffic.latency_test(), "quit"]].concat();
         let commands = match traffic {
             Traffic::Tcp => [plain(&labs[0], &server), plain(&labs[1], &client)],
             _ => {
@@ -102,7 +103,7 @@ impl<'a> Pair<'a> {
                 [labs[0].run(&[], &server), labs[1].run(&[], &client)]
             }
         };
-        Ok(Self { labs, port, commands, seconds, value: latency_of_qperf })
+        Ok(Self { labs, port, commands, patience, value: latency_of_qperf })
     }
 
     /// What is measured, once both have ended.
@@ -111,8 +112,7 @@ impl<'a> Pair<'a> {
     }
 
     pub(super) fn start(self) -> Result<Started> {
-        let Self { labs, port, commands: [server, client], seconds, value } = self;
-        let patience = Duration::from_secs(seconds.into()) + PATIENCE;
+        let Self { labs, port, commands: [server, client], patience, value } = self;
         let deadline = Instant::now() + patience;
         let mut server = labs[0].start(&format!("server-{port}"), server)?;
         if !server.listens(port.parse()?, deadline)? {
@@ -154,6 +154,11 @@ impl Started {
             }
         }
     }
+}
+
+/// How long a pair may take that is to be at work for so many seconds.
+fn patience(seconds: u32) -> Duration {
+    Duration::from_secs(seconds.into()) + PATIENCE
 }
 
 /// A program without the soft NIC.

@@ -9,7 +9,7 @@ use super::programs::{Pair, Traffic};
 use super::{Choice, Joined, Path, median, ratios, sorted, spread, told};
 
 /// Unless it is said. The first quarter is not measured: who begins some tenths of a second sooner has no more for it.
-const SECONDS: u32 = 8;
+pub(super) const SECONDS: u32 = 8;
 
 /// What a round gives: TCP's rate beside TCP, TCP's beside RDMA, and RDMA's.
 const MEASURED: usize = 3;
@@ -51,13 +51,12 @@ fn at_once(
     both: [Traffic; 2],
 ) -> Result<[Option<f64>; 2]> {
     let joined = Joined::by(path, choice, round)?;
-    let seconds = choice.seconds.unwrap_or(SECONDS);
     // Each is the first as often as the other.
     let mut order = [0, 1];
     order.rotate_left(round % 2);
     let mut started = [const { None }; 2];
     for at in order {
-        let pair = Pair::bulk(&joined.labs, both[at], seconds, choice.events);
+        let pair = Pair::bulk(&joined.labs, both[at], choice.seconds, choice.events);
         started[at] = Some(pair.and_then(Pair::start));
     }
     let ended = started.map(|pair| pair.unwrap_or_else(|| bail!("it was not started"))?.end());
