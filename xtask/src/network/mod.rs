@@ -232,12 +232,16 @@ fn measure_all(choice: &Choice) -> Result<()> {
     let by = if choice.mode == Mode::Latency { "qperf, beside " } else { "" };
     let load =
         if events { "ferroce bench, which waits for events" } else { "perftest, which polls" };
+    let time = match choice.mode {
+        Mode::Latency => String::new(),
+        Mode::Goodput | Mode::Share => format!(", for {} s each", choice.seconds),
+    };
     let interfaces = match choice.kind {
         Kind::Packets => "",
         Kind::Frames => " Interfaces without offloads: each packet is sent and received alone.",
     };
     println!(
-        "A port of {gbps} Gb/s with a queue of {queue_kb} KB; delays are one way.{interfaces} TCP with {}; RDMA by {by}{load}.",
+        "A port of {gbps} Gb/s with a queue of {queue_kb} KB; delays are one way.{interfaces} TCP with {}; RDMA by {by}{load}{time}.",
         tcp_control(choice.tcp.as_deref())?
     );
     let measure = match choice.mode {
