@@ -179,6 +179,10 @@ pub(crate) const PACED_BATCH_TIME: Span = Span::from_us(200);
 pub(crate) const BBR_RATE_ROUNDS: u32 = 5;
 /// BBR: a flow no longer begins after so many rounds in a row without a quarter more.
 pub(crate) const BBR_FLAT_ROUNDS: u32 = 3;
+/// BBR: a path is clean where so many packets have arrived in a row. Where chance takes a thousandth, that is one row in e^16.
+pub(crate) const BBR_CLEAN_RUN: u64 = 16_384;
+/// It is known for so long: for longer than it takes CUBIC to come back from a loss on most paths (RFC 9438, 4.2).
+pub(crate) const BBR_CLEAN_KNOWN: Span = Span::from_ms(10_000);
 /// BBR: losses without a queue are weighed among so many packets at least, so that chance makes no ceiling.
 pub(crate) const BBR_LOSS_SAMPLE: u64 = 512;
 /// BBR: where there is a queue, losses are summed up that go beyond so many times what chance takes,
@@ -190,7 +194,7 @@ pub(crate) const BBR_EXCESS: u64 = 8;
 pub(crate) const BBR_LOSS_AT_START: u64 = 16;
 /// BBR: where a queue has been full, the window gets a ceiling of this part of itself: CUBIC's beta (RFC 9438, 4.6), and BBRv2's.
 pub(crate) const BBR_FALL_PERCENT: u64 = 70;
-/// But of this part of what the path holds without a queue, at least.
+/// But of this part of what the path holds without a queue, at least, unless it is known to be clean.
 pub(crate) const BBR_FLOOR_PERCENT: u64 = 90;
 /// And this part where no queue was seen.
 pub(crate) const BBR_FALL_PERCENT_UNSEEN: u64 = 85;

@@ -1,40 +1,31 @@
 //! What losses make of a window of `bbr` (`bbr.rs`): the ceiling that it gets, and how that rises again.
 //!
-//! ```text
-//!     window
-//!       ▲     ╱│                    ╱
-//!       │   ╱  │  ..............,-´ ..... where it fell from
-//!       │ ╱    │          ,-´‾‾       by more in each round
-//!       │      │    ,-´‾‾
-//!       │      └‾‾    by half a packet in each round, or so that it takes 2.5 s
-//!       └──────────────────────────────► round trips
-//! ```
-//!
 //! Packets that met a queue are told from those that met none by the round trips around them. What is lost of the second
 //! says what chance takes on this path. Where more than twice that is lost in rounds that met a queue, summed up over
-//! rounds, the queue has been full, which others may share: the window falls and rises much as one of CUBIC does (RFC 9438,
-//! 4.6 and 4.3). A flow that begins knows nothing of chance yet: it falls where it has lost very many.
+//! rounds, the queue has been full, which others may share: the window falls. A flow that begins knows nothing of chance yet:
+//! it falls where it has lost very many.
+//!
+//! A path that has carried very many packets in a row of late takes none by chance, and a TCP could fill it: there a window falls
+//! and rises as one of CUBIC does (`level.rs`). On any other path a TCP leaves much free, and some of what seems to be a full
+//! queue is chance: there it falls less and rises sooner.
 //!
 //! A queue that is too short to be seen drops packets, too. So where very many are lost without one, there is a ceiling as
 //! well, which is no lower than what the path seems to hold, and rises soon.
 
 use core::mem::{replace, take};
 
-use rdma::Span;
+use rdma::{Span, Time};
 
+use super::level::{Level, Why};
 use crate::limits::{
-    BBR_CHANCE_TIMES, BBR_EXCESS, BBR_FALL_PERCENT, BBR_FALL_PERCENT_UNSEEN, BBR_FLOOR_PERCENT,
-    BBR_LOSS_AT_START, BBR_LOSS_SAMPLE, BBR_QUEUE_SEEN, BBR_QUEUE_SEEN_DIVISOR, BBR_RECOVERY,
-    BBR_RECOVERY_ROUNDS_UNSEEN, BBR_RISE, BBR_RISE_PAST,
+    BBR_CHANCE_TIMES, BBR_CLEAN_KNOWN, BBR_CLEAN_RUN, BBR_EXCESS, BBR_FALL_PERCENT,
+    BBR_FALL_PERCENT_UNSEEN, BBR_FLOOR_PERCENT, BBR_LOSS_AT_START, BBR_LOSS_SAMPLE, BBR_QUEUE_SEEN,
+    BBR_QUEUE_SEEN_DIVISOR, BBR_RECOVERY, BBR_RECOVERY_ROUNDS_UNSEEN,
 };
 
 /// The whole of a part.
 const WHOLE: u64 = 1_000;
 const MILLION: u64 = 1_000_000;
-/// The ceiling rises by parts of a packet.
-const PARTS: u64 = 64;
-/// By more than any window is.
-const RISE_MAX: u64 = 1 << 32;
 /// Losses without a queue are forgotten when so many samples have met one.
 const SAMPLES_ASIDE: u64 = 8;
 /// A round trip weighs an eighth less for each that comes after it.
@@ -70,6 +61,7 @@ impl Tally {
 /// What a round has shown of the path. Windows are in packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
+    pub(super) now: Time,
     pub(super) window: u64,
     /// What the path seems to hold: with the queue that is always there, and without any.
     pub(super) product: u64,
@@ -85,16 +77,9 @@ pub(super) struct Round {
 }
 
 /// See the module.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(super) struct Ceiling {
-    packets: u64,
-    /// And parts of a packet.
-    parts: u64,
-    /// By how many parts it rises in the next round, and in the first after it fell.
-    rise: u64,
-    least_rise: u64,
-    fell_from: u64,
-    fell_for_a_queue: bool,
+    level: Level,
     /// What was sent before it fell is not lost because it did not.
     has_just_fallen: bool,
     /// The last round trip, or what is left of a longer one before it.
@@ -107,6 +92,9 @@ pub(super) struct Ceiling {
     aside: u64,
     /// How many of a million are lost where there is no queue.
     chance_ppm: u64,
+    /// Packets that have arrived since one was lost, and when those were very many.
+    run: u64,
+    clean_at: Option<Time>,
     /// Millionths of packets that were lost, where there was a queue, beyond twice what chance takes, and never below
     /// nothing: E. S. Page, "Continuous Inspection Schemes", Biometrika 41, 1954.
     excess: u64,
@@ -114,31 +102,9 @@ pub(super) struct Ceiling {
     has_begun: bool,
 }
 
-impl Default for Ceiling {
-    fn default() -> Self {
-        Self {
-            packets: u64::MAX,
-            parts: 0,
-            rise: 0,
-            least_rise: 0,
-            fell_from: 0,
-            fell_for_a_queue: false,
-            has_just_fallen: false,
-            peak: Span::ZERO,
-            meets_queue: false,
-            seen: [Tally::default(); 2],
-            sample: Tally::default(),
-            aside: 0,
-            chance_ppm: 0,
-            excess: 0,
-            has_begun: false,
-        }
-    }
-}
-
 impl Ceiling {
     pub(super) fn packets(&self) -> u64 {
-        self.packets
+        self.level.packets()
     }
 
     /// A round trip was measured. Where there is no queue it is the shortest one that is known, and what a batch takes
@@ -151,10 +117,12 @@ impl Ceiling {
     }
 
     pub(super) fn arrived(&mut self, packets: u64) {
+        self.run += packets;
         self.seen[usize::from(self.meets_queue)].arrived += packets;
     }
 
     pub(super) fn lost(&mut self, packets: u64) {
+        self.run = if packets > 0 { 0 } else { self.run };
         self.seen[usize::from(self.meets_queue)].lost += packets;
     }
 
@@ -170,7 +138,8 @@ impl Ceiling {
     pub(super) fn end_round(&mut self, round: &Round) -> bool {
         let has_lost_many = self.has_lost_many(round.loss);
         let [free, queued] = take(&mut self.seen);
-        self.rise(queued.all() == 0);
+        let is_clean = self.is_clean(round.now);
+        self.level.rise(round.now, queued.all() == 0, is_clean);
         if replace(&mut self.has_just_fallen, false) || round.is_draining {
             return false;
         }
@@ -194,9 +163,10 @@ impl Ceiling {
             self.begin_sample();
             self.excess = 0;
             let floor = round.least_product * BBR_FLOOR_PERCENT / 100;
+            let floor = if is_clean { 0 } else { floor };
             let ceiling = (used * BBR_FALL_PERCENT / 100).max(floor).min(used);
             let rounds = BBR_RECOVERY.as_ps() / round.shortest.as_ps().max(1);
-            self.fall(used, ceiling, rounds, true);
+            self.fall(round.now, [used, ceiling], rounds, Why::Queue);
             return true;
         }
         if sample.all() < BBR_LOSS_SAMPLE {
@@ -207,7 +177,7 @@ impl Ceiling {
         let is_full = sample.is_more_than(round.loss);
         if is_full {
             let ceiling = (used * BBR_FALL_PERCENT_UNSEEN / 100).max(round.product);
-            self.fall(used, ceiling, BBR_RECOVERY_ROUNDS_UNSEEN, false);
+            self.fall(round.now, [used, ceiling], BBR_RECOVERY_ROUNDS_UNSEEN, Why::Unseen);
         } else {
             let before = self.chance_ppm * (SAMPLES - 1);
             self.chance_ppm = (before + sample.lost_ppm()) / SAMPLES;
@@ -226,29 +196,17 @@ impl Ceiling {
         (self.sample, self.aside) = (Tally::default(), 0);
     }
 
-    /// It is to be where the window was after so many rounds.
-    fn fall(&mut self, from: u64, to: u64, rounds: u64, for_a_queue: bool) {
-        (self.has_just_fallen, self.fell_for_a_queue) = (true, for_a_queue);
-        let least = if for_a_queue { BBR_RISE } else { PARTS };
-        (self.packets, self.parts, self.fell_from) = (to, 0, from);
-        self.least_rise = (from.saturating_sub(to) * PARTS / rounds.max(1)).max(least);
-        self.rise = self.least_rise;
+    /// Whether it is known of this path that it takes nothing by chance.
+    fn is_clean(&mut self, now: Time) -> bool {
+        if self.run >= BBR_CLEAN_RUN {
+            self.clean_at = Some(now);
+        }
+        self.clean_at.is_some_and(|at| now.since(at) < BBR_CLEAN_KNOWN)
     }
 
-    /// By as many packets, whatever the window, while it falls by a part: so flows become alike. From where it fell it rises
-    /// by more in each round, very much if it did not fall for a queue; and by more below that, while there is none.
-    fn rise(&mut self, is_free: bool) {
-        let is_past = self.packets > self.fell_from;
-        self.rise = match (self.fell_for_a_queue, is_free, is_past) {
-            (true, true, _) => self.rise + BBR_RISE,
-            (true, false, true) => self.rise + BBR_RISE_PAST,
-            (false, _, true) => self.rise * 2,
-            (_, _, false) => self.least_rise,
-        };
-        self.rise = self.rise.min(RISE_MAX);
-        self.parts += self.rise;
-        self.packets = self.packets.saturating_add(self.parts / PARTS);
-        self.parts %= PARTS;
+    fn fall(&mut self, now: Time, span: [u64; 2], rounds: u64, why: Why) {
+        self.level.fall(now, span, rounds, why);
+        self.has_just_fallen = true;
     }
 }
 
@@ -258,6 +216,7 @@ mod tests {
 
     const SHORTEST: Span = Span::from_ms(2);
     const ROUND: Round = Round {
+        now: Time::ZERO,
         window: 400,
         product: 200,
         least_product: 200,
@@ -292,6 +251,25 @@ mod tests {
         }
         assert_eq!(ceiling.packets(), 290);
         assert!(round(&mut ceiling, long, 1));
+    }
+
+    /// As a window of CUBIC, whether there is a queue just now or not.
+    #[test]
+    fn on_a_clean_path_it_falls_by_the_whole_and_rises_slowly_even_without_a_queue() {
+        let mut ceiling = Ceiling::default();
+        for _ in 0..50 {
+            assert!(!round(&mut ceiling, SHORTEST, 0));
+        }
+        let held = Round { window: 220, ..ROUND };
+        ceiling.measured(SHORTEST * 2, SHORTEST, Span::ZERO);
+        ceiling.arrived(220);
+        ceiling.lost(1);
+        assert!(ceiling.end_round(&held));
+        assert_eq!(ceiling.packets(), 154);
+        for _ in 0..20 {
+            assert!(!round(&mut ceiling, SHORTEST, 0));
+        }
+        assert_eq!(ceiling.packets(), 164);
     }
 
     #[test]
@@ -359,8 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn from_where_it_fell_it_rises_by_an_eighth_of_a_packet_more_in_each_round_and_falls_never_up()
-    {
+    fn from_where_it_fell_it_rises_by_a_packet_in_each_round_and_falls_never_up() {
         let mut ceiling = Ceiling::default();
         let long = SHORTEST + Span::from_ms(1);
         assert!(!round(&mut ceiling, long, 0));
@@ -374,6 +351,8 @@ mod tests {
             assert!(!round(&mut ceiling, long, 0));
         }
         assert_eq!(ceiling.packets(), 409);
+        let mut ceiling = Ceiling::default();
+        assert!(!round(&mut ceiling, long, 0));
         let small = Round { window: 150, product: 0, least_product: 300, ..ROUND };
         ceiling.measured(long, SHORTEST, Span::ZERO);
         ceiling.arrived(150);

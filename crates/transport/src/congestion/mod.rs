@@ -29,6 +29,7 @@
 
 mod bbr;
 mod ceiling;
+mod curve;
 mod custom;
 mod dcqcn;
 mod dctcp;
@@ -36,6 +37,7 @@ mod fixed;
 mod folder;
 mod hpcc;
 mod keys;
+mod level;
 mod none;
 mod pacer;
 mod parameters;

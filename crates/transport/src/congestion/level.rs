@@ -1,0 +1,169 @@
+//! Where the ceiling of a window of `bbr` is (`ceiling.rs`), and how it rises after it fell.
+//!
+//! ```text
+//!     window
+//!       ▲     ╱│                   ╱      because a queue was full: as CUBIC's does (`curve.rs`)
+//!       │   ╱  │............,----´
+//!       │ ╱    │     ,-´‾‾
+//!       │      └--´
+//!       ├──────────────────────────────► time
+//!       ▲     ╱│          ╱               for any other reason: soon, and from where it fell by more in each round
+//!       │   ╱  │......,-´
+//!       │ ╱    │  ,-´
+//!       │      └´
+//!       └──────────────────────────────► time
+//! ```
+
+use rdma::Time;
+
+use super::curve::{Curve, PARTS};
+use crate::limits::{BBR_RISE, BBR_RISE_PAST};
+
+/// By more than any window is.
+const RISE_MAX: u64 = 1 << 32;
+
+/// Why a ceiling fell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Why {
+    /// A queue was full.
+    Queue,
+    /// Very many were lost where no queue was seen.
+    Unseen,
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Level {
+    packets: u64,
+    /// And parts of a packet.
+    parts: u64,
+    why: Why,
+    curve: Curve,
+    /// By how many parts it rises in the next round, and in the first after it fell.
+    rise: u64,
+    least_rise: u64,
+    fell_from: u64,
+}
+
+impl Default for Level {
+    fn default() -> Self {
+        Self {
+            packets: u64::MAX,
+            parts: 0,
+            why: Why::Unseen,
+            curve: Curve::default(),
+            rise: 0,
+            least_rise: 0,
+            fell_from: 0,
+        }
+    }
+}
+
+impl Level {
+    pub(super) fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Where nothing else is said it is to be where the window was after so many rounds.
+    pub(super) fn fall(&mut self, now: Time, [from, to]: [u64; 2], rounds: u64, why: Why) {
+        if why == Why::Queue {
+            self.curve.fall(now, from, to);
+        }
+        let least = if why == Why::Unseen { PARTS } else { BBR_RISE };
+        (self.packets, self.parts, self.fell_from, self.why) = (to, 0, from, why);
+        self.least_rise = (from.saturating_sub(to) * PARTS / rounds.max(1)).max(least);
+        self.rise = self.least_rise;
+    }
+
+    /// A round has ended, in which there was no queue if `is_free`.
+    pub(super) fn rise(&mut self, now: Time, is_free: bool, is_clean: bool) {
+        let parts = self.packets.saturating_mul(PARTS).saturating_add(self.parts);
+        let is_past = self.packets > self.fell_from;
+        let risen = if self.why == Why::Queue && is_clean {
+            // Where the curve is slower than Reno's window, as that (RFC 9438, 4.3).
+            let linear = if is_past { PARTS } else { BBR_RISE };
+            parts.saturating_add(linear).max(self.curve.at(now))
+        } else {
+            // By as many packets, whatever the window, while it falls by a part: so flows become alike.
+            self.rise = match (self.why, is_free, is_past) {
+                (Why::Unseen, _, true) => self.rise * 2,
+                (Why::Unseen, _, false) | (_, false, false) => self.least_rise,
+                (_, true, _) => self.rise + BBR_RISE,
+                (_, false, true) => self.rise + BBR_RISE_PAST,
+            };
+            self.rise = self.rise.min(RISE_MAX);
+            parts.saturating_add(self.rise)
+        };
+        if self.packets < u64::MAX {
+            (self.packets, self.parts) = (risen / PARTS, risen % PARTS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rdma::Span;
+
+    const FELL: [u64; 2] = [400, 280];
+
+    /// After so many rounds of 2 ms.
+    fn after(level: &mut Level, rounds: u64, is_free: bool, is_clean: bool) -> u64 {
+        for round in 1..=rounds {
+            level.rise(Time::ZERO + Span::from_ms(2 * round), is_free, is_clean);
+        }
+        level.packets()
+    }
+
+    fn fallen(why: Why) -> Level {
+        let mut level = Level::default();
+        let rounds = if why == Why::Unseen { 32 } else { 1_250 };
+        level.fall(Time::ZERO, FELL, rounds, why);
+        level
+    }
+
+    #[test]
+    fn what_never_fell_is_no_ceiling() {
+        assert_eq!(after(&mut Level::default(), 1_000, true, true), u64::MAX);
+    }
+
+    /// Whether there is a queue at the moment or not: a TCP that just fell leaves none for a while.
+    #[test]
+    fn after_a_full_queue_it_rises_by_half_a_packet_and_from_where_it_fell_by_one_or_as_the_curve()
+    {
+        for is_free in [false, true] {
+            let mut level = fallen(Why::Queue);
+            assert_eq!(after(&mut level, 241, is_free, true), 400);
+            let mut level = fallen(Why::Queue);
+            assert_eq!(after(&mut level, 250, is_free, true), 409);
+        }
+        // A round in a second: K is 6.69 s.
+        let mut level = fallen(Why::Queue);
+        level.rise(Time::ZERO + Span::from_ms(6_695), false, true);
+        assert_eq!(level.packets(), 400);
+        level.rise(Time::ZERO + Span::from_ms(2 * 6_695), false, true);
+        assert_eq!(level.packets(), 520);
+    }
+
+    #[test]
+    fn it_rises_soon_where_chance_may_take_packets_or_no_queue_was_seen() {
+        assert!(after(&mut fallen(Why::Queue), 30, true, false) > 400);
+        assert!(after(&mut fallen(Why::Queue), 120, false, false) < 400, "there is a queue");
+        assert!(after(&mut fallen(Why::Unseen), 33, false, true) > 400);
+    }
+
+    #[test]
+    fn it_never_overflows() {
+        for why in [Why::Queue, Why::Unseen] {
+            let mut level = Level::default();
+            level.fall(Time::ZERO, [u64::MAX / PARTS, 0], 0, why);
+            for round in 0..200 {
+                level.rise(
+                    Time::ZERO + Span::from_ms(1 << (round % 34)),
+                    round % 3 > 0,
+                    round > 90,
+                );
+            }
+        }
+    }
+}
