@@ -1,5 +1,7 @@
 //! What TCP and RDMA have of a path while both are at work: iperf3 beside perftest's 64 KiB WRITEs, from one host to
-//! the other, through one queue. The control is TCP beside TCP: what chance loses no flow of TCP has, whatever is beside.
+//! the other, through one queue. The control is TCP beside TCP: what chance loses no flow of TCP has, whatever is beside. What
+//! TCP has beside RDMA over what it has beside itself is the harm that RDMA does (Ware et al., "Beyond Jain's Fairness Index",
+//! HotNets 2019): none where it is 1.
 
 use core::array;
 
@@ -16,9 +18,10 @@ const MEASURED: usize = 3;
 
 pub(super) fn heading(rounds: usize) {
     println!(
-        "Gb/s of goodput of two at once, and RDMA's over TCP's: medians of {rounds}, with least and most of the ratio.\n"
+        "Gb/s of goodput of two at once. TCP's beside RDMA is told over TCP's beside TCP, and RDMA's over that of the TCP beside \
+         it: medians of {rounds}, with least and most of the ratios.\n"
     );
-    println!("  {:<28}{:>16}{:>16}{:>27}", "", "TCP beside TCP", "TCP beside RDMA", "WRITE");
+    println!("  {:<28}{:>16}{:>25}{:>27}", "", "TCP beside TCP", "TCP beside RDMA", "WRITE");
 }
 
 pub(super) fn measure(path: Path, choice: &Choice) -> Result<()> {
@@ -31,15 +34,16 @@ pub(super) fn measure(path: Path, choice: &Choice) -> Result<()> {
             values.push(value);
         }
     }
-    let [_, tcp, write] = &all;
-    let ratios = ratios(write, tcp);
-    if ratios.is_empty() {
+    let [control, tcp, write] = &all;
+    let (harm, share) = (ratios(tcp, control), ratios(write, tcp));
+    if harm.is_empty() || share.is_empty() {
         bail!("both were never measured at once");
     }
     let [beside_tcp, beside_write, ours] =
         all.each_ref().map(|values| median(&sorted(values.iter().flatten().copied())));
-    let ours = format!("{ours} x{} {}", median(&ratios), spread(&ratios));
-    println!("  {:<28}{beside_tcp:>16}{beside_write:>16}{ours:>27}", path.to_string());
+    let [beside_write, ours] = [(beside_write, harm), (ours, share)]
+        .map(|(rate, over)| format!("{rate} x{} {}", median(&over), spread(&over)));
+    println!("  {:<28}{beside_tcp:>16}{beside_write:>25}{ours:>27}", path.to_string());
     Ok(())
 }
 
