@@ -199,7 +199,7 @@ pub(crate) const BBR_FLOOR_PERCENT: u64 = 90;
 /// And this part where no queue was seen.
 pub(crate) const BBR_FALL_PERCENT_UNSEEN: u64 = 85;
 /// BBR: the ceiling rises by so many 64ths of a packet in each round: where CUBIC's window is as Reno's, it rises by
-/// 34 (RFC 9438, 4.3). Where there is no queue, it rises by as much more from round to round,
+/// 34 (RFC 9438, 4.3). Where there is no queue, and the path is not known to be clean, it rises by as much more from round to round,
 pub(crate) const BBR_RISE: u64 = 32;
 /// and where it is past the window that it fell from by this.
 pub(crate) const BBR_RISE_PAST: u64 = 8;

@@ -122,7 +122,9 @@ impl Ceiling {
     }
 
     pub(super) fn lost(&mut self, packets: u64) {
-        self.run = if packets > 0 { 0 } else { self.run };
+        if packets > 0 {
+            self.run = 0;
+        }
         self.seen[usize::from(self.meets_queue)].lost += packets;
     }
 
@@ -138,6 +140,9 @@ impl Ceiling {
     pub(super) fn end_round(&mut self, round: &Round) -> bool {
         let has_lost_many = self.has_lost_many(round.loss);
         let [free, queued] = take(&mut self.seen);
+        if self.run >= BBR_CLEAN_RUN {
+            self.clean_at = Some(round.now);
+        }
         let is_clean = self.is_clean(round.now);
         self.level.rise(round.now, queued.all() == 0, is_clean);
         if replace(&mut self.has_just_fallen, false) || round.is_draining {
@@ -197,10 +202,7 @@ impl Ceiling {
     }
 
     /// Whether it is known of this path that it takes nothing by chance.
-    fn is_clean(&mut self, now: Time) -> bool {
-        if self.run >= BBR_CLEAN_RUN {
-            self.clean_at = Some(now);
-        }
+    fn is_clean(&self, now: Time) -> bool {
         self.clean_at.is_some_and(|at| now.since(at) < BBR_CLEAN_KNOWN)
     }
 
@@ -236,6 +238,14 @@ mod tests {
         ceiling.end_round(&ROUND)
     }
 
+    /// A round of a full window that met a queue, and lost one packet. Returns whether the ceiling falls.
+    fn round_that_lost_one(ceiling: &mut Ceiling, took: Span, round: &Round) -> bool {
+        ceiling.measured(took, SHORTEST, Span::ZERO);
+        ceiling.arrived(round.window);
+        ceiling.lost(1);
+        ceiling.end_round(round)
+    }
+
     #[test]
     fn a_loss_with_a_queue_lowers_it_once_and_it_rises_by_half_a_packet() {
         let mut ceiling = Ceiling::default();
@@ -261,10 +271,7 @@ mod tests {
             assert!(!round(&mut ceiling, SHORTEST, 0));
         }
         let held = Round { window: 220, ..ROUND };
-        ceiling.measured(SHORTEST * 2, SHORTEST, Span::ZERO);
-        ceiling.arrived(220);
-        ceiling.lost(1);
-        assert!(ceiling.end_round(&held));
+        assert!(round_that_lost_one(&mut ceiling, SHORTEST * 2, &held));
         assert_eq!(ceiling.packets(), 154);
         for _ in 0..20 {
             assert!(!round(&mut ceiling, SHORTEST, 0));
@@ -277,10 +284,7 @@ mod tests {
         let mut ceiling = Ceiling::default();
         assert!(!round(&mut ceiling, SHORTEST, 0));
         let held = Round { window: 220, ..ROUND };
-        ceiling.measured(SHORTEST * 2, SHORTEST, Span::ZERO);
-        ceiling.arrived(220);
-        ceiling.lost(1);
-        assert!(ceiling.end_round(&held));
+        assert!(round_that_lost_one(&mut ceiling, SHORTEST * 2, &held));
         assert_eq!(ceiling.packets(), 180);
     }
 
@@ -354,10 +358,7 @@ mod tests {
         let mut ceiling = Ceiling::default();
         assert!(!round(&mut ceiling, long, 0));
         let small = Round { window: 150, product: 0, least_product: 300, ..ROUND };
-        ceiling.measured(long, SHORTEST, Span::ZERO);
-        ceiling.arrived(150);
-        ceiling.lost(1);
-        assert!(ceiling.end_round(&small));
+        assert!(round_that_lost_one(&mut ceiling, long, &small));
         assert_eq!(ceiling.packets(), 150);
     }
 

@@ -60,8 +60,7 @@ fn cube_root(of: u64) -> u64 {
     let bits = (0..=21).rev().map(|bit| 1_u64 << bit);
     bits.fold(0, |root, bit| {
         let next = root | bit;
-        let is_less = u128::from(next).pow(3) <= u128::from(of);
-        if is_less { next } else { root }
+        if u128::from(next).pow(3) <= u128::from(of) { next } else { root }
     })
 }
 

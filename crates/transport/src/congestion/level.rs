@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!     window
-//!       ▲     ╱│                   ╱      because a queue was full: as CUBIC's does (`curve.rs`)
+//!       ▲     ╱│                   ╱      for a full queue, on a path that takes nothing by chance: as CUBIC's does (`curve.rs`)
 //!       │   ╱  │............,----´
 //!       │ ╱    │     ,-´‾‾
 //!       │      └--´
 //!       ├──────────────────────────────► time
-//!       ▲     ╱│          ╱               for any other reason: soon, and from where it fell by more in each round
+//!       ▲     ╱│          ╱               else: soon, and from where it fell by more in each round
 //!       │   ╱  │......,-´
 //!       │ ╱    │  ,-´
 //!       │      └´
@@ -64,7 +64,7 @@ impl Level {
         self.packets
     }
 
-    /// Where nothing else is said it is to be where the window was after so many rounds.
+    /// Falls from one window to another. Where it does not rise along the curve, it is back after so many rounds.
     pub(super) fn fall(&mut self, now: Time, [from, to]: [u64; 2], rounds: u64, why: Why) {
         if why == Why::Queue {
             self.curve.fall(now, from, to);
@@ -75,7 +75,7 @@ impl Level {
         self.rise = self.least_rise;
     }
 
-    /// A round has ended, in which there was no queue if `is_free`.
+    /// A round has ended, in which there was no queue if `is_free`; if `is_clean`, the path takes nothing by chance.
     pub(super) fn rise(&mut self, now: Time, is_free: bool, is_clean: bool) {
         let parts = self.packets.saturating_mul(PARTS).saturating_add(self.parts);
         let is_past = self.packets > self.fell_from;
@@ -146,6 +146,13 @@ mod tests {
     }
 
     #[test]
+    fn where_chance_may_take_packets_it_rises_by_an_eighth_more_in_each_round_past_where_it_fell() {
+        for (rounds, packets) in [(241, 400), (250, 409), (262, 437)] {
+            assert_eq!(after(&mut fallen(Why::Queue), rounds, false, false), packets);
+        }
+    }
+
+    #[test]
     fn it_rises_soon_where_chance_may_take_packets_or_no_queue_was_seen() {
         assert!(after(&mut fallen(Why::Queue), 30, true, false) > 400);
         assert!(after(&mut fallen(Why::Queue), 120, false, false) < 400, "there is a queue");
@@ -153,16 +160,15 @@ mod tests {
     }
 
     #[test]
-    fn it_never_overflows() {
+    fn it_never_overflows_and_never_falls_by_itself() {
         for why in [Why::Queue, Why::Unseen] {
             let mut level = Level::default();
             level.fall(Time::ZERO, [u64::MAX / PARTS, 0], 0, why);
             for round in 0..200 {
-                level.rise(
-                    Time::ZERO + Span::from_ms(1 << (round % 34)),
-                    round % 3 > 0,
-                    round > 90,
-                );
+                let (before, now) =
+                    (level.packets(), Time::ZERO + Span::from_ms(1 << (round % 34)));
+                level.rise(now, round % 3 > 0, round > 90);
+                assert!(level.packets() >= before, "{why:?}, round {round}");
             }
         }
     }
