@@ -48,7 +48,9 @@ pub const HELLO_PATIENCE: Duration = Duration::from_secs(10);
 pub const BUSY_AFTER: Duration = Duration::from_secs(1);
 /// Clients that a server has refused and still hears, so that they get the answer.
 pub const TOLD_MAX: usize = 16;
-/// Bytes that it reads of each of them at a time.
+/// How long one end hears the other after its last word, which would be lost if it closed at once.
+pub const PARTING_MAX: Duration = Duration::from_secs(2);
+/// Bytes that are read at a time of who is heard and not understood.
 pub const TOLD_READ_BYTES: usize = 1 << 14;
 /// A peer that has said nothing for so long is gone.
 pub const SILENCE_MAX: Duration = Duration::from_secs(10);

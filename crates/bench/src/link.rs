@@ -17,14 +17,14 @@
 
 use core::time::Duration;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
-use crate::limits::{BEAT, FRAME_BYTES_MAX, SILENCE_MAX};
+use crate::limits::{BEAT, FRAME_BYTES_MAX, PARTING_MAX, SILENCE_MAX, TOLD_READ_BYTES};
 use crate::outcome::{Served, Watcher};
 use crate::plan::Plan;
 use crate::world::{Bystander, Introduction};
@@ -117,13 +117,7 @@ impl Link {
         let mut some = [0; 1 << 14];
         loop {
             match self.stream.read(&mut some) {
-                Ok(0) => {
-                    // What it said last may be why.
-                    return match self.parse()? {
-                        Some(frame) => Ok(Some(frame)),
-                        None => Err(self.gone("it has closed the connection")),
-                    };
-                }
+                Ok(0) => return self.last("it has closed the connection"),
                 Ok(count) => {
                     self.heard = Instant::now();
                     self.arrived.extend_from_slice(&some[..count]);
@@ -133,10 +127,32 @@ impl Link {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => return Err(self.gone(&error.to_string())),
+                Err(error) => return self.last(&error.to_string()),
             }
         }
         self.parse()
+    }
+
+    /// What the other end said last, as that may be why it is gone.
+    fn last(&mut self, why: &str) -> Result<Option<Frame>, Failure> {
+        match self.parse()? {
+            Some(frame) => Ok(Some(frame)),
+            None => Err(self.gone(why)),
+        }
+    }
+
+    /// Says a last thing, and hears the other end until it has closed, or for [`PARTING_MAX`]. A connection
+    /// that is closed with something unread takes what was said last with it.
+    pub(crate) fn part(mut self, frame: &Frame) -> Result<(), Failure> {
+        self.send(frame)?;
+        let closed = self.stream.shutdown(Shutdown::Write);
+        closed.map_err(|error| self.gone(&error.to_string()))?;
+        let mut some = [0; TOLD_READ_BYTES];
+        let began = Instant::now();
+        while self.discard(&mut some) && began.elapsed() < PARTING_MAX {
+            thread::sleep(NAP);
+        }
+        Ok(())
     }
 
     /// Reads what has arrived, as far as `some` has room, and forgets it. Whether the other end may say more.

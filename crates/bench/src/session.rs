@@ -2,7 +2,6 @@
 
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
-use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -263,14 +262,14 @@ pub fn connect(
         Ok(played) => played,
         Err(failure) => {
             // It may be gone itself.
-            let _ = link.send(&Frame::Stopped { why: failure.to_string() });
+            let _ = link.part(&Frame::Stopped { why: failure.to_string() });
             return Err(failure);
         }
     };
     let mut ran = asking(plan, outcomes, why);
     let mut served = None;
     match &ran.cut_short {
-        Some(failure) => drop(link.send(&Frame::Stopped { why: failure.to_string() })),
+        Some(failure) => drop(link.part(&Frame::Stopped { why: failure.to_string() })),
         None => match link.wait(HELLO_PATIENCE) {
             Ok(Frame::Results(results)) => served = Some(results),
             Ok(_) => {}
@@ -452,7 +451,7 @@ fn session(
     let (plan, players) = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => {
-            link.send(&Frame::Refused { why: failure.to_string() })?;
+            link.part(&Frame::Refused { why: failure.to_string() })?;
             return Err(failure);
         }
     };
@@ -462,7 +461,7 @@ fn session(
     let Played { outcomes, why, .. } = match play(players, &stop, &mut remote, plan.hogs) {
         Ok(played) => played,
         Err(failure) => {
-            let _ = link.send(&Frame::Stopped { why: failure.to_string() });
+            let _ = link.part(&Frame::Stopped { why: failure.to_string() });
             return Err(failure);
         }
     };
@@ -471,16 +470,12 @@ fn session(
         _ => None,
     });
     if let Some(failure) = why.or(failed) {
-        let _ = link.send(&Frame::Stopped { why: failure.to_string() });
+        let _ = link.part(&Frame::Stopped { why: failure.to_string() });
         return Err(failure);
     }
     let served = serving(&plan, outcomes);
     let error = served.iter().flat_map(|flow| &flow.errors).next().cloned();
-    link.send(&Frame::Results(served))?;
-    // The client closes when it has read them.
-    while link.take().is_ok() {
-        thread::sleep(Duration::from_millis(1));
-    }
+    link.part(&Frame::Results(served))?;
     error.map_or(Ok(()), |error| Err(Failure::new(error)))
 }
 
@@ -675,6 +670,25 @@ mod tests {
 
     fn refusal(mut link: Link) -> String {
         link.wait(HELLO_PATIENCE).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn who_says_more_before_it_is_refused_is_told_why() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (server, _begins, _ends) = holding(listener, 1);
+        let mut link = Link::new(TcpStream::connect(address).unwrap(), "server").unwrap();
+        let flow = Flow { service_us: 1e9, ..Flow::new(Verb::Read) };
+        let plan = Plan { flows: vec![flow], ..Plan::default() };
+        link.send(&Frame::Hello { version: VERSION, plan: Box::new(plan) }).unwrap();
+        for _ in 0..3 {
+            // The server knows by now that it will not.
+            thread::sleep(10 * GLANCE);
+            link.send(&Frame::Introductions(Vec::new())).unwrap();
+        }
+        let why = refusal(link);
+        assert!(why.contains("service_us: expected a number from 0 to 1000000"), "{why}");
+        assert!(server.join().unwrap()[0].contains("service_us"));
     }
 
     #[test]
