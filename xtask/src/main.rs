@@ -96,10 +96,11 @@ cargo xtask <command>
            --all                24 paths and not 7; or one by --mtu, --delay-us, --loss, --reordered
            --gbps R --queue-kb Q  the port before each path
            --frames             over interfaces without offloads: each packet is sent and received alone
-           --seconds S          how long each is at work, and not 4, or 8 with --share
+           --seconds S          how long each is at work, and not 4, or 8 with --share, or 16 with --alike
            --events             by `ferroce bench`, which waits for events, and not by perftest, which polls
            --latency            what short messages take, alone and beside such a load
            --share              what TCP and RDMA have while both are at work
+           --alike              how evenly eight flows of one kind share it
            --tcp NAME           TCP with this congestion control, such as cubic, and not the kernel's own
 ";
 

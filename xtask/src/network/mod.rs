@@ -2,8 +2,9 @@
 //! and a delay, and that loses and reorders. The path is our own (`hop.rs`): not every kernel has netem.
 //!
 //! Goodput, or with `--latency` what short messages take alone and beside such a load (`latency.rs`), or with `--share`
-//! what each has while both are at work (`share.rs`).
+//! what each has while both are at work (`share.rs`), or with `--alike` how evenly flows of one kind share it (`alike.rs`).
 
+mod alike;
 pub(crate) mod cable;
 pub(crate) mod hop;
 pub(crate) mod hosts;
@@ -80,6 +81,7 @@ enum Mode {
     Goodput,
     Latency,
     Share,
+    Alike,
 }
 
 /// What is measured, on which paths, and how often.
@@ -127,22 +129,29 @@ impl Choice {
         ];
         let tcp: Option<String> = arguments.opt_value_from_str("--tcp")?;
         words.extend(tcp.iter().flat_map(|name| ["--tcp".to_owned(), name.clone()]));
-        let [all, events, frames, latency, share] =
-            ["--all", "--events", "--frames", "--latency", "--share"].map(|flag| {
+        let [all, events, frames, latency, share, alike] =
+            ["--all", "--events", "--frames", "--latency", "--share", "--alike"].map(|flag| {
                 let is_given = arguments.contains(flag);
                 words.extend(is_given.then(|| flag.to_owned()));
                 is_given
             });
-        let mode = match (latency, share) {
-            (true, true) => bail!("--latency or --share"),
-            (true, false) => Mode::Latency,
-            (false, true) => Mode::Share,
-            (false, false) => Mode::Goodput,
+        let mode = match (latency, share, alike) {
+            (true, false, false) => Mode::Latency,
+            (false, true, false) => Mode::Share,
+            (false, false, true) => Mode::Alike,
+            (false, false, false) => Mode::Goodput,
+            _ => bail!("one of --latency, --share and --alike"),
         };
         if mode == Mode::Latency && seconds.is_some() {
-            bail!("--seconds is for goodput and --share: --latency takes as long as it takes");
+            bail!(
+                "--seconds is for goodput, --share and --alike: --latency takes as long as it takes"
+            );
         }
-        let usual = if mode == Mode::Share { share::SECONDS } else { SECONDS };
+        let usual = match mode {
+            Mode::Share => share::SECONDS,
+            Mode::Alike => alike::SECONDS,
+            Mode::Goodput | Mode::Latency => SECONDS,
+        };
         let seconds = seconds.unwrap_or(usual);
         let paths = match (own.iter().any(Option::is_some), all) {
             (true, true) => {
@@ -230,11 +239,13 @@ fn run_inside<W: AsRef<std::ffi::OsStr>>(words: &[W]) -> Result<()> {
 fn measure_all(choice: &Choice) -> Result<()> {
     let Choice { gbps, queue_kb, events, .. } = *choice;
     let by = if choice.mode == Mode::Latency { "qperf, beside " } else { "" };
-    let load =
-        if events { "ferroce bench, which waits for events" } else { "perftest, which polls" };
+    let load = match events || choice.mode == Mode::Alike {
+        true => "ferroce bench, which waits for events",
+        false => "perftest, which polls",
+    };
     let time = match choice.mode {
         Mode::Latency => String::new(),
-        Mode::Goodput | Mode::Share => format!(", for {} s each", choice.seconds),
+        Mode::Goodput | Mode::Share | Mode::Alike => format!(", for {} s each", choice.seconds),
     };
     let interfaces = match choice.kind {
         Kind::Packets => "",
@@ -256,6 +267,10 @@ fn measure_all(choice: &Choice) -> Result<()> {
         Mode::Share => {
             share::heading(choice.rounds);
             share::measure
+        }
+        Mode::Alike => {
+            alike::heading(choice.rounds);
+            alike::measure
         }
     };
     let mut failed = 0;
@@ -352,9 +367,9 @@ impl Joined {
 }
 
 /// A value of a round, if there is one; why there is none is told.
-fn told(path: Path, of: Traffic, value: Result<f64>) -> Option<f64> {
+fn told<T>(path: Path, of: Traffic, value: Result<T>) -> Option<T> {
     if let Err(error) = &value {
-        eprintln!("  {path}: {} {}: {error:#}", of.program(), terminal::red("failed"));
+        eprintln!("  {path}: {} {}: {error:#}", of.name(), terminal::red("failed"));
     }
     value.ok()
 }

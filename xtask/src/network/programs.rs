@@ -59,16 +59,18 @@ impl Traffic {
     }
 }
 
-/// A server at the first host and a client at the second one.
-pub(super) struct Pair<'a> {
+/// Reads what a client prints.
+type Reader<Measured> = fn(&str) -> Result<Measured>;
+
+/// A server at the first host and a client at the second one, which measures so.
+pub(super) struct Pair<'a, Measured = f64> {
     labs: &'a [Lab; 2],
     /// Where the server listens, and what their output is named after.
     port: String,
     commands: [Command; 2],
     /// How long they may take.
     patience: Duration,
-    /// Reads what the client prints.
-    value: fn(&str) -> Result<f64>,
+    value: Reader<Measured>,
 }
 
 impl<'a> Pair<'a> {
@@ -80,9 +82,9 @@ impl<'a> Pair<'a> {
         events: bool,
     ) -> Result<Self> {
         let port = free_port()?.to_string();
-        let (commands, value): (_, fn(&str) -> Result<f64>) = match traffic {
-            Traffic::Tcp => (iperf(labs, &port, seconds), rate_of_iperf),
-            _ if events => (bench(labs, traffic, &port, seconds)?, rate_of_bench),
+        let (commands, value): (_, Reader<f64>) = match traffic {
+            Traffic::Tcp => (iperf(labs, &port, seconds, 1), rate_of_iperf),
+            _ if events => (bench(labs, traffic, &port, seconds, 1)?, rate_of_bench),
             _ => (perftest(labs, traffic, &port, seconds), rate_of_perftest),
         };
         Ok(Self { labs, port, commands, patience: patience(seconds), value })
@@ -105,13 +107,32 @@ impl<'a> Pair<'a> {
         };
         Ok(Self { labs, port, commands, patience, value: latency_of_qperf })
     }
+}
 
+impl<'a> Pair<'a, Vec<f64>> {
+    /// As much as goes over in so many flows at once, each in Gb/s.
+    pub(super) fn alike(
+        labs: &'a [Lab; 2],
+        traffic: Traffic,
+        flows: usize,
+        seconds: u32,
+    ) -> Result<Self> {
+        let port = free_port()?.to_string();
+        let (commands, value): (_, Reader<Vec<f64>>) = match traffic {
+            Traffic::Tcp => (iperf(labs, &port, seconds, flows), rates_of_iperf),
+            _ => (bench(labs, traffic, &port, seconds, flows)?, rates_of_bench),
+        };
+        Ok(Self { labs, port, commands, patience: patience(seconds), value })
+    }
+}
+
+impl<Measured> Pair<'_, Measured> {
     /// What is measured, once both have ended.
-    pub(super) fn run(self) -> Result<f64> {
+    pub(super) fn run(self) -> Result<Measured> {
         self.start()?.end()
     }
 
-    pub(super) fn start(self) -> Result<Started> {
+    pub(super) fn start(self) -> Result<Started<Measured>> {
         let Self { labs, port, commands: [server, client], patience, value } = self;
         let deadline = Instant::now() + patience;
         let mut server = labs[0].start(&format!("server-{port}"), server)?;
@@ -125,15 +146,15 @@ impl<'a> Pair<'a> {
 }
 
 /// A pair at work.
-pub(super) struct Started {
+pub(super) struct Started<Measured = f64> {
     server: Running,
     client: Running,
     deadline: Instant,
     patience: Duration,
-    value: fn(&str) -> Result<f64>,
+    value: Reader<Measured>,
 }
 
-impl Started {
+impl<Measured> Started<Measured> {
     /// Whether it still is, after a while.
     pub(super) fn is_at_work_after(&mut self, time: Duration) -> Result<bool> {
         sleep(time);
@@ -141,7 +162,7 @@ impl Started {
     }
 
     /// What is measured, once the client has ended.
-    pub(super) fn end(self) -> Result<f64> {
+    pub(super) fn end(self) -> Result<Measured> {
         let Self { server, client, deadline, patience, value } = self;
         let Ended { status, stdout, stderr } = client.finish(deadline)?;
         drop(server);
@@ -168,11 +189,13 @@ fn plain(lab: &Lab, words: &[&str]) -> Command {
     command
 }
 
-fn iperf([server, client]: &[Lab; 2], port: &str, seconds: u32) -> [Command; 2] {
+fn iperf([server, client]: &[Lab; 2], port: &str, seconds: u32, flows: usize) -> [Command; 2] {
     // perftest leaves out a quarter of the time at the beginning, and one at the end.
     let [omitted, seconds] = [seconds / 4, seconds - seconds / 4].map(|it| it.to_string());
     let client_words = ["iperf3", "-p", port, "-c", ADDRESSES[0], "-l", "64K", "-J"];
-    let client_words = [&client_words[..], &["-O", &omitted, "-t", &seconds]].concat();
+    let flows = flows.to_string();
+    let client_words =
+        [&client_words[..], &["-O", &omitted, "-t", &seconds, "-P", &flows]].concat();
     [plain(server, &["iperf3", "-p", port, "-s", "-1"]), plain(client, &client_words)]
 }
 
@@ -180,6 +203,16 @@ fn rate_of_iperf(printed: &str) -> Result<f64> {
     let report: Value = serde_json::from_str(printed)?;
     let rate = report["end"]["sum_received"]["bits_per_second"].as_f64();
     Ok(rate.context("iperf3 reports no rate")? / 1e9)
+}
+
+fn rates_of_iperf(printed: &str) -> Result<Vec<f64>> {
+    let report: Value = serde_json::from_str(printed)?;
+    let streams = report["end"]["streams"].as_array().context("iperf3 reports no streams")?;
+    let rate = |stream: &Value| {
+        let rate = stream["receiver"]["bits_per_second"].as_f64();
+        Ok(rate.context("iperf3 reports no rate of a stream")? / 1e9)
+    };
+    streams.iter().map(rate).collect()
 }
 
 fn perftest(
@@ -204,30 +237,42 @@ fn rate_of_perftest(printed: &str) -> Result<f64> {
     Ok(row.context("it printed no row of results")?[3])
 }
 
-/// The same verb by `ferroce bench`, which sleeps until something completes.
+/// The same verb by so many threads of `ferroce bench`, which sleep until something completes.
 fn bench(
     [server, client]: &[Lab; 2],
     traffic: Traffic,
     port: &str,
     seconds: u32,
+    flows: usize,
 ) -> Result<[Command; 2]> {
     let verb = traffic.name().to_ascii_lowercase();
     let command = server.command();
     let command = command.to_str().context("the path of the command is no UTF-8")?;
-    let (place, length) = (format!("{}:{port}", ADDRESSES[0]), (seconds * 1000).to_string());
+    let place = format!("{}:{port}", ADDRESSES[0]);
+    let [warmup, length] =
+        [seconds * 1000 / 4, seconds * 1000 - seconds * 1000 / 4].map(|it| it.to_string());
+    let count = format!("count={flows}");
     let device = ["--world", "nic", "--dev", "ferroce0", "--gid-index", "1"];
     let serve = ["bench", "serve", "--listen", &place, "--once"];
     let ask = ["bench", &verb, "--size", "65536", "--window", WINDOW, "--wait", "event"];
-    let to = ["--length-ms", &length, "--connect", &place, "--json", "-"];
+    let ask =
+        [&ask[..], &["--set", &count, "--warmup-ms", &warmup, "--length-ms", &length]].concat();
+    let to = ["--connect", &place, "--json", "-"];
     let server_words = [&[command], &serve[..], &device].concat();
     let client_words = [&[command], &ask[..], &to, &device].concat();
     Ok([server.run(&[], &server_words), client.run(&[], &client_words)])
 }
 
 fn rate_of_bench(printed: &str) -> Result<f64> {
+    Ok(rates_of_bench(printed)?.iter().sum())
+}
+
+fn rates_of_bench(printed: &str) -> Result<Vec<f64>> {
     let report: Value = serde_json::from_str(printed)?;
-    let rate = report["runs"][0]["flows"][0]["bandwidth_gbps"].as_f64();
-    rate.with_context(|| format!("it reports no rate: {report:#}"))
+    let rates = report["runs"][0]["flows"].as_array().and_then(|flows| {
+        flows.iter().map(|flow| flow["bandwidth_gbps"].as_f64()).collect::<Option<Vec<f64>>>()
+    });
+    rates.with_context(|| format!("it reports no rates: {report:#}"))
 }
 
 /// Of a line like `latency  =  105 us`, in microseconds.
