@@ -115,7 +115,8 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(mut arguments: Arguments) -> Result<()> {
-    let Some(command) = arguments.subcommand()? else {
+    let asks_for_help = arguments.contains(["-h", "--help"]);
+    let Some(command) = arguments.subcommand()?.filter(|_| !asks_for_help) else {
         print!("{USAGE}");
         return Ok(());
     };
