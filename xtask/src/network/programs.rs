@@ -1,6 +1,7 @@
 //! Programs that bring something over a path: one at each host, and what the client prints.
 
 use core::time::Duration;
+use std::fs;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::Instant;
@@ -12,7 +13,7 @@ use super::hosts::ADDRESSES;
 use crate::lab::{Ended, Lab, Running, free_port};
 
 /// Messages outstanding, as perftest has them.
-const WINDOW: &str = "128";
+const WINDOW: usize = 128;
 /// How much longer than it is to take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -237,7 +238,7 @@ fn rate_of_perftest(printed: &str) -> Result<f64> {
     Ok(row.context("it printed no row of results")?[3])
 }
 
-/// The same verb by so many threads of `ferroce bench`, which sleep until something completes.
+/// The same verb by so many threads of `ferroce bench`, each of which sleeps until something completes.
 fn bench(
     [server, client]: &[Lab; 2],
     traffic: Traffic,
@@ -245,21 +246,26 @@ fn bench(
     seconds: u32,
     flows: usize,
 ) -> Result<[Command; 2]> {
-    let verb = traffic.name().to_ascii_lowercase();
     let command = server.command();
     let command = command.to_str().context("the path of the command is no UTF-8")?;
+    let file = client.folder().join(format!("flows-{port}.toml"));
+    let warmup_ms = seconds * 1000 / 4;
+    let length_ms = seconds * 1000 - warmup_ms;
+    let verb = traffic.name().to_ascii_lowercase();
+    fs::write(
+        &file,
+        format!(
+            "warmup_ms = {warmup_ms}\nlength_ms = {length_ms}\n\n[[flow]]\nverb = \"{verb}\"\n\
+             count = {flows}\nsize_bytes = 65536\nwindow = {WINDOW}\nwait = \"event\"\n"
+        ),
+    )?;
+    let file = file.to_str().context("the path of the flow file is no UTF-8")?;
     let place = format!("{}:{port}", ADDRESSES[0]);
-    let [warmup, length] =
-        [seconds * 1000 / 4, seconds * 1000 - seconds * 1000 / 4].map(|it| it.to_string());
-    let count = format!("count={flows}");
     let device = ["--world", "nic", "--dev", "ferroce0", "--gid-index", "1"];
     let serve = ["bench", "serve", "--listen", &place, "--once"];
-    let ask = ["bench", &verb, "--size", "65536", "--window", WINDOW, "--wait", "event"];
-    let ask =
-        [&ask[..], &["--set", &count, "--warmup-ms", &warmup, "--length-ms", &length]].concat();
-    let to = ["--connect", &place, "--json", "-"];
+    let ask = ["bench", file, "--connect", &place, "--json", "-"];
     let server_words = [&[command], &serve[..], &device].concat();
-    let client_words = [&[command], &ask[..], &to, &device].concat();
+    let client_words = [&[command], &ask[..], &device].concat();
     Ok([server.run(&[], &server_words), client.run(&[], &client_words)])
 }
 
