@@ -80,6 +80,9 @@ pub struct QpChange {
     /// Whether the peer is on another host, which its driver knows: on the way from INIT to RTR. It chooses
     /// [`crate::Config::between_hosts`].
     pub between_hosts: Option<bool>,
+    /// Whether the path MTU is what a connection manager has agreed on with the peer's, and no choice of the program: between
+    /// two that sign, packets may be longer all the same.
+    pub negotiated_mtu: Option<bool>,
     /// An alternate path is given. Automatic path migration is not offered.
     pub alternate_path: bool,
     /// A path migration state is given. Only "migrated" exists, so it changes nothing.
@@ -183,6 +186,8 @@ pub struct QpAttributes {
     pub selective_repeat: bool,
     /// Whether the peer is on another host.
     pub between_hosts: bool,
+    /// Whether the path MTU is no choice of the program.
+    pub negotiated_mtu: bool,
 }
 
 impl Default for QpAttributes {
@@ -204,6 +209,7 @@ impl Default for QpAttributes {
             sqd_notify: false,
             selective_repeat: false,
             between_hosts: false,
+            negotiated_mtu: false,
         }
     }
 }
@@ -232,6 +238,7 @@ impl QpAttributes {
         set(&mut self.sqd_notify, change.sqd_notify);
         set(&mut self.selective_repeat, change.selective_repeat);
         set(&mut self.between_hosts, change.between_hosts);
+        set(&mut self.negotiated_mtu, change.negotiated_mtu);
     }
 }
 

@@ -66,6 +66,8 @@ pub(crate) const SHAPER_BURST_BYTES: u64 = 128 << 10;
 pub(crate) const SHAPER_BURST_TIME: Span = Span::from_us(1_500);
 /// Bytes of payload of the longest packet that is not kept to a path MTU: what an interface of 9,000 has room for.
 pub const STRIDE_MAX: u32 = 69 * 128;
+/// The same of an interface of 1,500, which the peer's may be, or one on the path.
+pub(crate) const ETHERNET_STRIDE: u32 = 11 * 128;
 /// A path probe is longer by the longest header that data may have beside a BTH: RETH and ImmDt.
 pub(crate) const PATH_PROBE_HEADROOM: u32 = 16 + 4;
 /// A path is probed so often for such packets before they are given up,

@@ -240,6 +240,7 @@ fn narrows(place: &Place) -> Result<String> {
     result.map(|()| "from 1,500 to 1,420 bytes, with and without a word of the router".to_owned())
 }
 
+/// Packets are as long as both ports carry, and as the path MTU where one of them is kept to that.
 fn two_mtus(place: &Place) -> Result<String> {
     place.rule("")?;
     let twice = ("FERROCE_FAULTS", "duplicate");
@@ -250,10 +251,22 @@ fn two_mtus(place: &Place) -> Result<String> {
             let outcome = place.perftest(variables, &words)?;
             let about = || format!("client and server of {hosts:?} bytes, {variables:?}");
             outcome.must_be_good().with_context(about)
-        })
+        })?;
+        let words = ["ib_write_bw", "-s", "65536", "-n", "2000", "-R"];
+        [(&[][..], 1_200..1_409), (&[("FERROCE_MTU", "1024")], 900..1_025)]
+            .into_iter()
+            .try_for_each(|(variables, expected)| {
+                let outcome = place.perftest(variables, &words)?;
+                let about = || format!("client and server of {hosts:?} bytes, {variables:?}");
+                outcome.must_be_good().with_context(about)?;
+                let each =
+                    outcome.at_client("sent_bytes")? / outcome.at_client("sent_pkts")?.max(1);
+                ensure!(expected.contains(&each), "{}: {each} in each", about());
+                Ok(())
+            })
     });
     place.set_mtu([1500; 2], 1500)?;
-    result.map(|()| "9,000 and 1,500 bytes".to_owned())
+    result.map(|()| "9,000 and 1,500 bytes, in packets of 1,408".to_owned())
 }
 
 /// No ICMP tells of what is dropped.

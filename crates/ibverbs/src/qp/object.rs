@@ -50,6 +50,14 @@ pub(super) enum Uses {
 
 owned!(context, Qp, ibv_qp, b"fcQP");
 
+/// Who has chosen the attributes of a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Chooser {
+    Program,
+    /// RDMA CM, with the peer's.
+    Manager,
+}
+
 /// Changes attributes and state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_modify_qp(
@@ -60,7 +68,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
     status!(registry::find::<Qp>(qp).and_then(|qp| {
         // SAFETY: C passes a readable structure.
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::NULL)?;
-        qp.modify(attr, Mask(attr_mask.cast_unsigned()))
+        qp.modify(attr, Mask(attr_mask.cast_unsigned()), Chooser::Program)
     }))
 }
 
@@ -102,8 +110,13 @@ impl Qp {
     }
 
     /// Changes attributes and state: `mask` says which of `attr`.
-    pub(crate) fn modify(&self, attr: &ibv_qp_attr, mask: Mask) -> Result<(), Errno> {
-        self.change(attr, mask).map_err(|error| {
+    pub(crate) fn modify(
+        &self,
+        attr: &ibv_qp_attr,
+        mask: Mask,
+        chooser: Chooser,
+    ) -> Result<(), Errno> {
+        self.change(attr, mask, chooser).map_err(|error| {
             let query = self.context.nic.with(|endpoint, _, _| endpoint.query_qp(self.qpn));
             let Some(QpQuery { state: from, .. }) = query else { return error };
             let wanted = attributes::state(attr.qp_state).ok();
@@ -112,9 +125,10 @@ impl Qp {
         })
     }
 
-    fn change(&self, attr: &ibv_qp_attr, mask: Mask) -> Result<(), Errno> {
+    fn change(&self, attr: &ibv_qp_attr, mask: Mask, chooser: Chooser) -> Result<(), Errno> {
         let mut change = attributes::change(&self.context, attr, mask)?;
         self.ece.complete(&mut change);
+        change.negotiated_mtu = change.path_mtu.map(|_| chooser == Chooser::Manager);
         let nic = &self.context.nic;
         change.between_hosts = change.path.map(|path| nic.is_of_another_host(path.gid));
         self.context.nic.with(|endpoint, _, _| endpoint.modify_qp(self.qpn, &change))?;

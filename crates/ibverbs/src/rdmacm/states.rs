@@ -12,6 +12,7 @@ use crate::errno::Errno;
 use crate::port::PORT;
 use crate::qp::Qp;
 use crate::qp::attributes::state_number as number;
+use crate::qp::object::Chooser;
 use crate::registry;
 use abi::{
     IBV_QPT_RC, IBV_QPT_UD, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, Plain, ibv_ah_attr, ibv_qp_attr,
@@ -139,7 +140,7 @@ fn advance(id: &CmId, inner: &Inner, state: QpState) -> Result<(), Errno> {
         return Ok(());
     }
     let (attr, bits) = attributes(id, inner, number(state))?;
-    registry::find::<Qp>(qp)?.modify(&attr, bits)
+    registry::find::<Qp>(qp)?.modify(&attr, bits, Chooser::Manager)
 }
 
 /// Takes a new queue pair as far as it can go without a peer.
@@ -166,7 +167,7 @@ pub(super) fn end(id: &CmId) -> Result<(), Errno> {
         return Ok(());
     }
     let attr = ibv_qp_attr { qp_state: number(QpState::Error), ..ibv_qp_attr::zeroed() };
-    registry::find::<Qp>(qp)?.modify(&attr, Mask::STATE)
+    registry::find::<Qp>(qp)?.modify(&attr, Mask::STATE, Chooser::Manager)
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@
 //! tries, once it has more to send than one packet, whether the path takes packets as long as its port carries, there and
 //! back. Messages that begin after the answer are cut so, and what answers READs as well: each request says it
 //! ([`wire::bth::Stride`]). Who has no answer goes on as the standard says. A program that has chosen a path MTU below that of its
-//! port keeps to it.
+//! port keeps to it. What a connection manager has agreed on is no such choice: it knows the path from hearsay, and the peer's port may
+//! be of usual Ethernet, so packets as long as that carries are tried in turn with those of the port.
 //!
 //! A path may become narrower later. Messages that have begun then keep their packets, for the peer knows them by
 //! their numbers. After a timeout IP may fragment them, here and on their way, and those that answer READs, whose requests
@@ -29,7 +30,8 @@ use super::{Content, Outgoing, Qp};
 use crate::adapter::Adapter;
 use crate::config::BetweenHosts;
 use crate::limits::{
-    PATH_PROBE_HEADROOM, PATH_PROBE_WAIT, PATH_PROBE_WAIT_MAX, PATH_PROBES_MAX, STRIDE_MAX,
+    ETHERNET_STRIDE, PATH_PROBE_HEADROOM, PATH_PROBE_WAIT, PATH_PROBE_WAIT_MAX, PATH_PROBES_MAX,
+    STRIDE_MAX,
 };
 use crate::stats::Drop;
 
@@ -56,8 +58,8 @@ pub(crate) struct Strides {
 /// A path probe that is to be sent, or waits for its answer.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
-    /// What packets of its length carry.
-    stride: u32,
+    /// What packets of the next one's length carry, and of the one after that: they take turns.
+    strides: [u32; 2],
     /// What its answer repeats; none was sent yet if there is none.
     psn: Option<Psn>,
     /// How many more may be sent; there is no end to it if packets as long were once answered.
@@ -69,18 +71,25 @@ struct Probe {
 
 impl Probe {
     fn new(stride: u32, left: Option<u8>) -> Self {
-        Self { stride, psn: None, left, next: Time::ZERO, wait: PATH_PROBE_WAIT }
+        let strides = [stride; 2];
+        Self { strides, psn: None, left, next: Time::ZERO, wait: PATH_PROBE_WAIT }
     }
 
-    /// What it carries itself: the longest header of data stands for payload.
-    fn length(&self) -> u32 {
-        self.stride + PATH_PROBE_HEADROOM
+    /// What is left of it once packets of `stride` are known to pass.
+    fn beyond(self, stride: u32) -> Option<Self> {
+        let longest = self.strides[0].max(self.strides[1]);
+        (longest > stride).then_some(Self { strides: [longest; 2], ..self })
     }
+}
+
+/// What a probe for packets of `stride` carries itself: the longest header of data stands for payload.
+const fn probe_length(stride: u32) -> u32 {
+    stride + PATH_PROBE_HEADROOM
 }
 
 /// What path probes carry.
 static ZEROS: [u8; PATH_PROBE_MAX] = [0; PATH_PROBE_MAX];
-const PATH_PROBE_MAX: usize = (STRIDE_MAX + PATH_PROBE_HEADROOM) as usize;
+const PATH_PROBE_MAX: usize = probe_length(STRIDE_MAX) as usize;
 
 /// So many bytes of nothing.
 pub(super) fn padding(length: u32) -> &'static [u8] {
@@ -105,14 +114,14 @@ impl Qp {
         if length > self.mtu() { self.stride() } else { self.mtu() }
     }
 
-    /// How many packets may leave until one asks for an acknowledgement: as many bytes as of packets of the path MTU.
+    /// How many packets may leave until one asks for an acknowledgement: of long ones as many bytes as of packets of the
+    /// port's path MTU, and no more packets.
     #[inline]
     pub(crate) fn ack_interval(&self, adapter: &Adapter) -> u32 {
         let packets = adapter.config.ack_interval_packets;
-        match self.strides.found {
-            None => packets,
-            Some(stride) => (u64::from(packets) * u64::from(self.mtu()) / u64::from(stride)) as u32,
-        }
+        let Some(stride) = self.strides.found else { return packets };
+        let bytes = u64::from(packets) * u64::from(adapter.config.active_mtu.bytes());
+        packets.min((bytes / u64::from(stride)) as u32)
     }
 
     /// Bytes of payload of the packets of a peer's message, or of what answers its READ.
@@ -131,15 +140,18 @@ impl Qp {
         if self.offered.is_some() && self.spec.kind == QpType::Rc && most > self.mtu() {
             // Who is connected with less than the port carries still takes what a narrower peer has found.
             self.strides = Strides { most, ..Strides::default() };
-            self.strides.probe = self.first_probe(active_mtu);
+            let shorter = Some(ETHERNET_STRIDE).filter(|it| (self.mtu()..most).contains(it));
+            let strides = [most, shorter.unwrap_or(most)];
+            let probe = self.first_probe(active_mtu);
+            self.strides.probe = probe.map(|probe| Probe { strides, ..probe });
         }
     }
 
-    /// The probe of a path of which nothing is known.
+    /// The probe of a path of which nothing is known, unless the program has chosen a path MTU for it.
     fn first_probe(&self, active_mtu: u32) -> Option<Probe> {
         let most = self.strides.most;
-        let is_of_port = most > 0 && self.mtu() == active_mtu;
-        is_of_port.then(|| Probe::new(most, Some(PATH_PROBES_MAX)))
+        let is_chosen = self.mtu() != active_mtu && !self.attributes.negotiated_mtu;
+        (most > 0 && !is_chosen).then(|| Probe::new(most, Some(PATH_PROBES_MAX)))
     }
 
     /// It has another path from now on, of which nothing is known.
@@ -204,7 +216,8 @@ impl Qp {
         probe.next = now + probe.wait;
         probe.wait = (probe.wait * 2).min(PATH_PROBE_WAIT_MAX);
         adapter.stats.path_probes_sent += 1;
-        let content = Content::PathProbe { length: probe.length() };
+        let content = Content::PathProbe { length: probe_length(probe.strides[0]) };
+        probe.strides.reverse();
         Some(Outgoing { opcode: Opcode::RC_PATH_PROBE, psn, content })
     }
 
@@ -212,8 +225,7 @@ impl Qp {
     /// another path MTU, as its stride says.
     pub(crate) fn path_probed(&mut self, header: &roce::Repr, length: usize) -> Result<(), Drop> {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
-        let least = self.mtu() + PATH_PROBE_HEADROOM;
-        let most = self.strides.most + PATH_PROBE_HEADROOM;
+        let [least, most] = [self.mtu(), self.strides.most].map(probe_length);
         let is_of_mtu = header.bth.stride == Stride::fitting(self.mtu());
         if !is_of_mtu || length <= least || length > most {
             return Err(Drop::BadLength);
@@ -229,11 +241,12 @@ impl Qp {
         length: usize,
         adapter: &mut Adapter,
     ) -> Result<(), Drop> {
-        let is_it =
-            |probe: &Probe| probe.psn == Some(header.bth.psn) && length == probe.length() as usize;
-        let probe = self.strides.probe.filter(is_it).ok_or(Drop::UnexpectedResponse)?;
+        let probe = self.strides.probe.filter(|probe| probe.psn == Some(header.bth.psn));
+        let mut strides = probe.into_iter().flat_map(|probe| probe.strides);
+        let stride = strides.find(|stride| length == probe_length(*stride) as usize);
+        let stride = stride.ok_or(Drop::UnexpectedResponse)?;
         adapter.stats.path_probes_answered += 1;
-        self.lengthen(probe.stride);
+        self.lengthen(stride);
         Ok(())
     }
 
@@ -251,7 +264,7 @@ impl Qp {
     fn lengthen(&mut self, stride: u32) {
         self.strides.found = Some(stride);
         (self.strides.is_narrowed, self.strides.is_known) = (false, true);
-        self.strides.probe.take_if(|probe| probe.stride <= stride);
+        self.strides.probe = self.strides.probe.and_then(|probe| probe.beyond(stride));
         self.requester.recut(self.mtu(), stride);
         self.pacer.begin(stride);
     }

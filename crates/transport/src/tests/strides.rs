@@ -33,6 +33,15 @@ fn config(active_mtu: Mtu, stride_max: u32) -> Config {
 
 /// Connected with a path MTU of 1,024; those of `signing` sign.
 fn connected(configs: [Config; 2], signing: [bool; 2]) -> Pair {
+    connected_by(configs, signing, Mtu::B1024, false)
+}
+
+/// Connected with a path MTU that two connection managers have agreed on.
+fn negotiated(configs: [Config; 2], mtu: Mtu) -> Pair {
+    connected_by(configs, [true, true], mtu, true)
+}
+
+fn connected_by(configs: [Config; 2], signing: [bool; 2], mtu: Mtu, negotiated: bool) -> Pair {
     let mut pair = Pair::unequal(configs);
     for node in &mut pair.nodes {
         node.qpn = node.create_qp(QpType::Rc, None);
@@ -41,6 +50,7 @@ fn connected(configs: [Config; 2], signing: [bool; 2]) -> Pair {
         pair.bring_up(index, QpType::Rc, &|change: &mut QpChange| {
             if change.state == Some(QpState::Rtr) {
                 change.between_hosts = Some(signs);
+                (change.path_mtu, change.negotiated_mtu) = (Some(mtu), Some(negotiated));
             }
         });
     }
@@ -67,6 +77,11 @@ fn sent(pair: &Pair, from: usize) -> Vec<(usize, Option<u32>)> {
     let of = |packet: &&Wire| packet.from == from;
     let told = |packet: &Wire| (payload(packet), packet.header.bth.stride.bytes());
     pair.sent.iter().filter(of).map(told).collect()
+}
+
+/// Bytes of payload of the longest of them.
+fn longest(pair: &Pair, from: usize) -> usize {
+    sent(pair, from).into_iter().map(|it| it.0).max().unwrap_or(0)
 }
 
 fn payload(packet: &Wire) -> usize {
@@ -229,6 +244,92 @@ fn a_port_of_more_takes_what_its_narrower_peer_has_found() {
     read(&mut pair, 20_000);
 }
 
+/// As where a router has told of packets that were too long, or somebody in its name.
+#[test]
+fn a_path_mtu_that_was_negotiated_is_no_choice() {
+    for (port, stride) in [(Mtu::B1024, STRIDE), (Mtu::B4096, STRIDE_MAX)] {
+        let config = config(port, stride);
+        let mut pair = negotiated([config.clone(), config], Mtu::B256);
+        write(&mut pair, 5_000);
+        assert!(sent(&pair, 0).iter().all(|it| it.0 <= 256 && it.1.is_none()));
+        write(&mut pair, 20_000);
+        pair.sent.clear();
+        write(&mut pair, 20_000);
+        read(&mut pair, 20_000);
+        for from in [0, 1] {
+            assert_eq!(longest(&pair, from), stride as usize);
+        }
+        let stats = pair.nodes[0].endpoint.stats();
+        assert_eq!((stats.path_probes_sent, stats.path_probes_answered), (1, 1));
+    }
+}
+
+/// The wider port probes as well: for what it carries, and in vain, and for what usual Ethernet does.
+#[test]
+fn a_port_of_more_finds_what_its_narrower_peer_has() {
+    let [narrow, wide] = [config(Mtu::B1024, STRIDE), config(Mtu::B4096, STRIDE_MAX)];
+    let mut pair = negotiated([wide, narrow], Mtu::B1024);
+    write(&mut pair, 5_000);
+    // Its longer probes do not arrive: the port behind the last switch does not carry them.
+    pair.rule(|packet| match payload(packet) > PROBE as usize {
+        true => Verdict::Drop,
+        false => Verdict::Deliver,
+    });
+    for _ in 0..200 {
+        write(&mut pair, 20_000);
+        pair.drive_for(Span::from_ms(10));
+    }
+    pair.sent.clear();
+    write(&mut pair, 20_000);
+    read(&mut pair, 20_000);
+    for from in [0, 1] {
+        assert_eq!(longest(&pair, from), STRIDE as usize);
+    }
+    let stats = pair.nodes[0].endpoint.stats();
+    assert_eq!(stats.path_probes_sent, u64::from(PATH_PROBES_MAX));
+    assert_eq!(stats.path_probes_answered, 1);
+}
+
+/// The long probe is lost by chance, so that the shorter one is answered first.
+#[test]
+fn who_has_found_the_packets_of_ethernet_goes_on_probing_for_longer_ones() {
+    let wide = config(Mtu::B4096, STRIDE_MAX);
+    let mut pair = negotiated([wide.clone(), wide], Mtu::B1024);
+    write(&mut pair, 5_000);
+    let mut is_first = true;
+    pair.rule(move |packet| {
+        let is_lost = packet.header.bth.opcode == Opcode::RC_PATH_PROBE && is_first;
+        is_first &= !is_lost;
+        if is_lost { Verdict::Drop } else { Verdict::Deliver }
+    });
+    let mut found = Vec::new();
+    for _ in 0..20 {
+        pair.sent.clear();
+        write(&mut pair, 20_000);
+        let data = sent(&pair, 0).into_iter().filter_map(|it| it.1);
+        found.extend(data.filter(|told| *told > 1024));
+        pair.drive_for(Span::from_ms(10));
+    }
+    found.dedup();
+    assert_eq!(found, [STRIDE, STRIDE_MAX]);
+}
+
+/// As `FERROCE_MTU` does, at one end.
+#[test]
+fn a_port_that_is_kept_to_path_mtus_answers_no_probe() {
+    let [kept, wide] = [config(Mtu::B1024, 0), config(Mtu::B4096, STRIDE_MAX)];
+    for configs in [[kept.clone(), wide.clone()], [wide, kept]] {
+        let mut pair = negotiated(configs, Mtu::B1024);
+        for _ in 0..20 {
+            write(&mut pair, 20_000);
+            read(&mut pair, 20_000);
+        }
+        assert_eq!(pair.nodes[0].endpoint.stats().path_probes_answered, 0);
+        let is_probe = |it: &Wire| it.header.bth.opcode == Opcode::RC_PATH_PROBE;
+        assert!(pair.sent.iter().all(|it| payload(it) <= 1024 || is_probe(it)));
+    }
+}
+
 #[test]
 fn what_was_not_asked_for_changes_nothing() {
     let mut pair = acquainted();
@@ -383,8 +484,7 @@ fn after_an_outage_a_path_is_probed_and_packets_are_long_again() {
             read(&mut pair, 20_000);
             // Who has written, and who was read.
             for sender in [from, 1] {
-                let longest = sent(&pair, sender).into_iter().map(|it| it.0).max();
-                assert_eq!(longest, Some(STRIDE as usize), "node {sender}");
+                assert_eq!(longest(&pair, sender), STRIDE as usize, "node {sender}");
             }
             assert!(pair.sent.iter().all(|it| !it.may_fragment));
         }
