@@ -18,6 +18,7 @@ pub unsafe extern "C" fn ibv_get_async_event(
     event: *mut ibv_async_event,
 ) -> c_int {
     minus_one!(registry::find::<Context>(context).and_then(|context| {
+        context.check_process()?;
         let events = Arc::clone(&context.events);
         drop(context);
         // SAFETY: C passes a writable structure.

@@ -44,6 +44,7 @@ pub unsafe extern "C" fn ibv_create_comp_channel(
 
 /// Makes a channel.
 pub(crate) fn create(context: &Arc<Context>) -> Result<Arc<Channel>, Errno> {
+    context.check_process()?;
     let queue = Arc::new(EventQueue::new()?);
     let c = ibv_comp_channel { context: context.c(), fd: queue.fd(), refcnt: 0 };
     context.events.channels.fetch_add(1, Ordering::Relaxed);
@@ -77,6 +78,7 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
         if cq.is_null() || cq_context.is_null() {
             return Err(Errno::NULL);
         }
+        channel.context.check_process()?;
         // No reference to the channel is held while waiting: another thread may destroy it.
         let queue = Arc::clone(&channel.queue);
         let nic = channel.context.nic.stand_in();

@@ -34,6 +34,8 @@ pub(crate) struct Context {
     pub(crate) nic: Arc<Nic>,
     pub(crate) events: Arc<Events>,
     started: AtomicBool,
+    /// Who has opened it: the engine runs there alone.
+    process: u32,
     /// C's `cmd_fd`, and the identity of its file, which duplicates share.
     pub(crate) command: OwnedFd,
     pub(crate) identity: Identity,
@@ -67,6 +69,7 @@ impl Context {
 
     /// Another context of the same NIC, which owns `command` from now on.
     pub(crate) fn beside(&self, c: verbs_context, command: OwnedFd) -> Result<Arc<Self>, Errno> {
+        self.check_process()?;
         let events = self.events.beside()?;
         // SAFETY: the field was written before C had the pointer, and never is again.
         let device = unsafe { (*self.c()).device };
@@ -85,7 +88,13 @@ impl Context {
         // There is no command channel, but a descriptor by which the device is known again.
         c.context.cmd_fd = command.as_raw_fd();
         let (events, started) = (Arc::new(events), AtomicBool::new(false));
-        Arc::new(Self { c: Shared::new(c), nic, events, started, command, identity })
+        let (c, process) = (Shared::new(c), std::process::id());
+        Arc::new(Self { c, nic, events, started, process, command, identity })
+    }
+
+    /// Fails in a forked child of who has opened it: what needs the engine would be waited for in vain.
+    pub(crate) fn check_process(&self) -> Result<(), Errno> {
+        if self.process == std::process::id() { Ok(()) } else { Err(Errno::of_child()) }
     }
 
     /// Starts the NIC's own progress: from now on a peer may wait for an answer.

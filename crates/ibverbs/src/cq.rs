@@ -108,6 +108,7 @@ pub(crate) fn create(
     spec: Spec,
     mut c: ibv_cq_ex,
 ) -> Result<Arc<Cq>, Errno> {
+    context.check_process()?;
     let channel = spec.channel;
     let foreign = channel.as_ref().is_some_and(|it| !Arc::ptr_eq(&it.context, context));
     if spec.cqe == 0 || spec.comp_vector != 0 || foreign {
@@ -222,7 +223,10 @@ pub(crate) unsafe extern "C" fn poll_cq(
     wc: *mut ibv_wc,
 ) -> c_int {
     // SAFETY: C passes a live queue.
-    let Ok(cq) = (unsafe { registry::hot::<Cq>(cq) }) else { return -libc::EINVAL };
+    let cq = match unsafe { registry::hot::<Cq>(cq) } {
+        Ok(cq) => cq,
+        Err(error) => return -error.number,
+    };
     let wanted = usize::try_from(num_entries).unwrap_or(0);
     let mut completions = [Completion::NOTHING; BATCH];
     let mut count = 0;

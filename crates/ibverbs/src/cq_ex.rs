@@ -82,7 +82,10 @@ unsafe fn advance(cq: &Cq) -> c_int {
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     // SAFETY: C passes a live queue, and NULL or a readable structure.
     let (cq, attr) = unsafe { (registry::hot::<Cq>(cq.cast()), attr.as_ref()) };
-    let Ok(cq) = cq else { return libc::EINVAL };
+    let cq = match cq {
+        Ok(cq) => cq,
+        Err(error) => return error.number,
+    };
     if attr.is_some_and(|attr| attr.comp_mask != 0) {
         return libc::EINVAL;
     }
@@ -98,7 +101,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
 /// `ibv_next_poll`.
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: C passes a live queue that it polls.
-    unsafe { registry::hot::<Cq>(cq.cast()).map_or(libc::EINVAL, |cq| advance(cq)) }
+    unsafe { registry::hot::<Cq>(cq.cast()).map_or_else(|error| error.number, |cq| advance(cq)) }
 }
 
 /// `ibv_end_poll`.

@@ -5,6 +5,7 @@
 //! is_global, which RoCE needs`.
 
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::{fmt, ptr};
 use std::collections::BTreeSet;
 use std::io;
@@ -14,6 +15,8 @@ use rdma::QpState;
 use softnic::{GroupError, OpenError, PortError, journal};
 use transport::cm::CmError;
 use transport::{CreateError, DestroyError, ModifyError, PostError, RegisterError};
+
+use crate::log;
 
 /// An error number, positive, and why a call ends with it. Two are the same if their numbers are.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +106,18 @@ impl Errno {
         Self { step: Some((from, to)), ..self }
     }
 
+    /// The device was opened before a fork, and this process is the child. The first time says why, to a terminal or not: a
+    /// program that waits for a completion has nothing else to say.
+    #[cold]
+    pub(crate) fn of_child() -> Self {
+        static TOLD: AtomicU32 = AtomicU32::new(0);
+        let process = std::process::id();
+        if TOLD.swap(process, Ordering::Relaxed) != process {
+            log::complain(&FORKED);
+        }
+        Self::IO
+    }
+
     /// The error of the last system call.
     pub(crate) fn last() -> Self {
         io::Error::last_os_error().into()
@@ -142,6 +157,10 @@ impl Errno {
         self.set();
     }
 }
+
+/// Why a forked child is refused what needs the engine.
+const FORKED: &str = "this process has forked since it opened the device, whose threads and sockets are its parent's: calls fail with EIO
+hint: open the device after fork or daemon";
 
 /// How a call was refused.
 struct Refused<'a> {

@@ -12,10 +12,12 @@ use crate::sync::lock;
 /// A queue whose descriptor is readable while an event waits. The program may make the descriptor
 /// non-blocking, and then an empty queue is `EAGAIN`.
 ///
-/// **Invariant:** the descriptor is a semaphore that counts the events in the queue.
+/// **Invariant:** the descriptor is a semaphore that counts the events in the queue of the process that made it. A forked
+/// child shares the semaphore, and has a copy of the queue.
 #[derive(Debug)]
 pub(crate) struct EventQueue<T> {
     semaphore: OwnedFd,
+    process: u32,
     events: Mutex<VecDeque<T>>,
 }
 
@@ -28,7 +30,8 @@ impl<T> EventQueue<T> {
         }
         // SAFETY: the descriptor is new, and owned here alone.
         let semaphore = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { semaphore, events: Mutex::new(VecDeque::new()) })
+        let process = std::process::id();
+        Ok(Self { semaphore, process, events: Mutex::new(VecDeque::new()) })
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -75,7 +78,9 @@ impl<T> EventQueue<T> {
         let mut events = lock(&self.events);
         let (taken, left): (Vec<T>, Vec<T>) = events.drain(..).partition(wanted);
         *events = left.into();
-        for _ in &taken {
+        // What a forked child lets go of is still counted, for its parent.
+        let is_counted = self.process == std::process::id();
+        for _ in taken.iter().filter(|_| is_counted) {
             if self.is_readable() {
                 // Nothing is lost if another thread was faster: it finds no event and waits on.
                 let _taken = self.wait();

@@ -12,6 +12,7 @@
 //!
 //! ```text
 //!   open                              devices are opened and closed; the table of all operations
+//!   fork                              what a forked child is refused
 //!   asynchronous   qp
 //!   srq   cq   memory                 objects of the engine
 //!   pd   xrcd   ah   channel   port

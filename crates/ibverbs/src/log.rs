@@ -3,7 +3,7 @@
 //! a pipe nothing: a program that reads what another says does not expect our lines.
 
 use core::fmt;
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, IsTerminal};
 use std::sync::Once;
 
 use tracing::{Event, Subscriber};
@@ -98,14 +98,18 @@ impl fmt::Display for Unusable {
     }
 }
 
-/// Tells the user why there is no device: the program itself will only say that there is none.
+/// Tells the user why there is no device, or no longer one: the program itself will only say that there is none. Without the
+/// standard library's lock, which a forked child may find held.
 pub(crate) fn complain(error: &dyn fmt::Display) {
-    let _ = writeln!(io::stderr(), "{SPEAKER}{error}");
+    let line = format!("{SPEAKER}{error}\n");
+    // SAFETY: the bytes are live, and as many as is said.
+    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
     use std::process::Command;
 
     /// Closes NICs at the end of a process.

@@ -15,6 +15,7 @@ use crate::cq::Cq;
 use crate::descriptor::Identity;
 use crate::device::Device;
 use crate::errno::{Errno, pointer, status};
+use crate::fork;
 use crate::memory::buf::Buf;
 use crate::memory::dm::Dm;
 use crate::memory::mr::Mr;
@@ -69,6 +70,7 @@ fn operations() -> verbs_context {
 
 /// Opens a device: its sockets are bound from now on.
 pub(crate) fn open(device: &Device) -> Result<Arc<Context>, Errno> {
+    fork::guard();
     Context::open(device, operations())
 }
 

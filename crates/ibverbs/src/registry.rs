@@ -202,6 +202,9 @@ impl<T> fmt::Debug for Shared<T> {
     }
 }
 
+/// What the marks of a forked child's objects hold.
+const INHERITED: u32 = u32::from_be_bytes(*b"fcFK");
+
 /// One word that tells a live object of the data path from a stale or foreign one, in most cases.
 #[derive(Debug)]
 pub(crate) struct Mark(AtomicU32);
@@ -213,6 +216,20 @@ impl Mark {
 
     fn is(&self, kind: u32) -> bool {
         self.0.load(Ordering::Relaxed) == kind
+    }
+
+    /// In a forked child: the object is alive, and its engine is the parent's.
+    pub(crate) fn inherit(&self) {
+        self.0.store(INHERITED, Ordering::Relaxed);
+    }
+
+    /// Why it is not what it should be.
+    #[cold]
+    fn refusal(&self) -> Errno {
+        if self.is(INHERITED) {
+            return Errno::of_child();
+        }
+        Errno::invalid("a handle is of no living object of its kind (destroyed, or foreign)")
     }
 }
 
@@ -246,9 +263,5 @@ pub(crate) unsafe fn hot<'a, T: Hot>(handle: *mut T::C) -> Result<&'a T, Errno> 
     }
     // SAFETY: the caller vouches for it, and `Hot` for the position of the C structure.
     let object = unsafe { &*object };
-    if object.mark().is(T::KIND) {
-        Ok(object)
-    } else {
-        Err(Errno::invalid("a handle is of no living object of its kind (destroyed, or foreign)"))
-    }
+    if object.mark().is(T::KIND) { Ok(object) } else { Err(object.mark().refusal()) }
 }

@@ -84,15 +84,6 @@ pub(crate) unsafe fn each_recv(
     0
 }
 
-/// Refuses a whole list: its queue is none of ours.
-///
-/// # Safety
-/// `bad_wr` is NULL or can be written.
-pub(crate) unsafe fn refuse<T>(call: &str, wr: *mut T, bad_wr: *mut *mut T) -> c_int {
-    // SAFETY: the caller vouches for it.
-    unsafe { reject(call, Errno::invalid("the queue is none of ours, or destroyed"), wr, bad_wr) }
-}
-
 /// Names the request that could not be posted, and why.
 ///
 /// # Safety

@@ -11,7 +11,7 @@ use crate::errno::{Errno, pointer, status};
 use crate::event::Acks;
 use crate::pd::Pd;
 use crate::registry::{self, Hot, Mark, Object, Shared};
-use crate::request::{each_recv, refuse};
+use crate::request::{each_recv, reject};
 use crate::xrcd::Xrcd;
 use abi::{
     self, Plain, ibv_context, ibv_pd, ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
@@ -71,6 +71,7 @@ fn create(
     attr: &mut ibv_srq_attr,
 ) -> Result<Arc<Srq>, Errno> {
     let context = Arc::clone(&pd.context);
+    context.check_process()?;
     // The limit is not an attribute of creation (man ibv_create_srq: "irrelevant").
     let wanted = SrqAttributes { max_wr: attr.max_wr, max_sge: attr.max_sge, limit: 0 };
     let (srq, got) = context.nic.with(|endpoint, _, _| {
@@ -232,8 +233,9 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
 ) -> c_int {
     // SAFETY: C passes a live queue, a list of requests, and a pointer to write.
     unsafe {
-        let Ok(srq) = registry::hot::<Srq>(srq) else {
-            return refuse("ibv_post_srq_recv", wr, bad_wr);
+        let srq = match registry::hot::<Srq>(srq) {
+            Ok(srq) => srq,
+            Err(error) => return reject("ibv_post_srq_recv", error, wr, bad_wr),
         };
         srq.context.nic.with(|endpoint, _, _| {
             each_recv("ibv_post_srq_recv", wr, bad_wr, |request| {

@@ -41,6 +41,7 @@ fn create(
     attr: &mut ibv_qp_init_attr,
     send_ops_flags: Option<u64>,
 ) -> Result<Arc<Qp>, Errno> {
+    pd.context.check_process()?;
     let kind = kind(attr.qp_type)?;
     let mut c =
         send_ops_flags.map_or(Ok(ibv_qp_ex::zeroed()), |ops| extended::functions(kind, ops))?;
@@ -164,6 +165,7 @@ fn create_target(
     xrcd: Arc<Xrcd>,
     attr: &mut ibv_qp_init_attr_ex,
 ) -> Result<Arc<Qp>, Errno> {
+    context.check_process()?;
     if !Arc::ptr_eq(&xrcd.context, context) {
         return Err(Errno::invalid("xrcd is of another context"));
     }

@@ -126,6 +126,7 @@ impl Qp {
     }
 
     fn change(&self, attr: &ibv_qp_attr, mask: Mask, chooser: Chooser) -> Result<(), Errno> {
+        self.context.check_process()?;
         let mut change = attributes::change(&self.context, attr, mask)?;
         self.ece.complete(&mut change);
         change.negotiated_mtu = change.path_mtu.map(|_| chooser == Chooser::Manager);

@@ -13,7 +13,7 @@ use crate::errno::Errno;
 use crate::memory::mw;
 use crate::qp::Qp;
 use crate::registry;
-use crate::request::{Inline, Sges, each_recv, gather, pieces, refuse, reject, translate};
+use crate::request::{Inline, Sges, each_recv, gather, pieces, reject, translate};
 use abi::{self, ibv_qp, ibv_recv_wr, ibv_send_wr};
 
 /// What a request does.
@@ -118,9 +118,10 @@ pub(crate) unsafe extern "C" fn post_send(
     bad_wr: *mut *mut ibv_send_wr,
 ) -> c_int {
     // SAFETY: C passes a live queue pair.
-    let Ok(qp) = (unsafe { registry::hot::<Qp>(qp) }) else {
-        // SAFETY: C passes a list of requests, and a pointer to write.
-        return unsafe { refuse("ibv_post_send", wr, bad_wr) };
+    let qp = match unsafe { registry::hot::<Qp>(qp) } {
+        Ok(qp) => qp,
+        // SAFETY: C passes a pointer to write.
+        Err(error) => return unsafe { reject("ibv_post_send", error, wr, bad_wr) },
     };
     let datagram = qp.kind == QpType::Ud;
     let of_xrc = qp.kind == QpType::XrcInitiator;
@@ -156,8 +157,9 @@ pub(crate) unsafe extern "C" fn post_recv(
 ) -> c_int {
     // SAFETY: C passes a live queue pair, a list of requests, and a pointer to write.
     unsafe {
-        let Ok(qp) = registry::hot::<Qp>(qp) else {
-            return refuse("ibv_post_recv", wr, bad_wr);
+        let qp = match registry::hot::<Qp>(qp) {
+            Ok(qp) => qp,
+            Err(error) => return reject("ibv_post_recv", error, wr, bad_wr),
         };
         qp.context.nic.with(|endpoint, _, _| {
             each_recv("ibv_post_recv", wr, bad_wr, |request| endpoint.post_recv(qp.qpn, request))

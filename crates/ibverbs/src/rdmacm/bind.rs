@@ -126,6 +126,7 @@ pub(super) fn listen(id: &CmId, backlog: c_int) -> Result<(), Errno> {
     let port = inner.local.map_or(0, |local| local.port());
     let backlog = u32::try_from(backlog).ok().filter(|backlog| *backlog > 0).unwrap_or(BACKLOG);
     let (space, ports) = (inner.space, inner.ports.clone());
+    ports.iter().try_for_each(|Place { context, .. }| context.check_process())?;
     let service = space.service(port);
     let mut result = Ok(());
     let mut done = 0;

@@ -124,6 +124,7 @@ pub(super) unsafe fn connect(id: &CmId, param: *const rdma_conn_param) -> Result
     if inner.conversation.is_some() || !inner.listeners.is_empty() {
         return Err(Errno::invalid("the id is connecting or listening already"));
     }
+    context.check_process()?;
     let route = inner.route()?;
     let remote = inner
         .remote

@@ -86,10 +86,10 @@ pub(super) struct Membership {
 impl Inner {
     /// The device and the conversation.
     pub(super) fn connection(&self) -> Result<(Arc<Context>, CommId), Errno> {
-        self.context
-            .clone()
-            .zip(self.conversation)
-            .ok_or(Errno::invalid("the id has no connection"))
+        let (context, conversation) = (self.context.clone().zip(self.conversation))
+            .ok_or(Errno::invalid("the id has no connection"))?;
+        context.check_process()?;
+        Ok((context, conversation))
     }
 
     /// Our address, and the peer's.

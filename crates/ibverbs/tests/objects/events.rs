@@ -23,11 +23,11 @@ const TO_INIT: c_int = 1 | 1 << 3 | 1 << 4 | 1 << 5;
 
 /// A completion queue with a channel, and a queue pair that completes whatever is posted: it is in the
 /// error state.
-struct Source {
-    channel: *mut ibv_comp_channel,
-    owns_channel: bool,
-    cq: *mut ibv_cq,
-    qp: *mut ibv_qp,
+pub(super) struct Source {
+    pub(super) channel: *mut ibv_comp_channel,
+    pub(super) owns_channel: bool,
+    pub(super) cq: *mut ibv_cq,
+    pub(super) qp: *mut ibv_qp,
 }
 
 // SAFETY: C uses its objects in any thread.
@@ -36,7 +36,7 @@ unsafe impl Send for Source {}
 unsafe impl Sync for Source {}
 
 impl Source {
-    fn new(it: &Fixture) -> Self {
+    pub(super) fn new(it: &Fixture) -> Self {
         // SAFETY: a live context.
         Self::on(it, unsafe { ibv_create_comp_channel(it.context) }, true)
     }
@@ -65,7 +65,7 @@ impl Source {
         }
     }
 
-    fn arm(&self) {
+    pub(super) fn arm(&self) {
         // SAFETY: live objects; the operation is always there.
         unsafe {
             let arm = (*(*self.cq).context).ops.req_notify_cq.unwrap();
@@ -74,7 +74,7 @@ impl Source {
     }
 
     /// Has a request complete.
-    fn complete(&self) {
+    pub(super) fn complete(&self) {
         let mut request = ibv_recv_wr::zeroed();
         let mut bad = ptr::null_mut();
         // SAFETY: live objects; the operation is always there.
@@ -112,7 +112,7 @@ impl Drop for Source {
     }
 }
 
-fn wait(channel: *mut ibv_comp_channel) -> Result<usize, c_int> {
+pub(super) fn wait(channel: *mut ibv_comp_channel) -> Result<usize, c_int> {
     let mut cq = ptr::null_mut();
     let mut context: *mut c_void = ptr::null_mut();
     // SAFETY: a live channel, and places for the answer.

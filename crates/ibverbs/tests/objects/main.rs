@@ -7,6 +7,7 @@ mod buf;
 mod clock;
 mod dm;
 mod events;
+mod fork;
 mod import;
 mod xrc;
 
