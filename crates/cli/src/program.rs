@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -115,12 +115,41 @@ fn gains_privileges(metadata: &Metadata) -> bool {
     user_changes || group_changes
 }
 
+/// Why the kernel has not run the file. Of one whose interpreter is missing it says what it would say if the file were.
+pub(crate) fn cannot_run(path: &Path, error: &io::Error) -> Failure {
+    let shown = path.display();
+    let is_missing =
+        |name: &String| error.kind() == ErrorKind::NotFound && !Path::new(name).exists();
+    let failure = match head(path).as_deref().and_then(interpreter_of).filter(is_missing) {
+        Some(name) => {
+            let name = name.escape_debug();
+            Failure::new(format!("cannot run {shown}: its interpreter `{name}` does not exist"))
+                .hint("install it; of a script the first line names it, as in `#!/bin/sh`")
+        }
+        None => Failure::new(format!("cannot run {shown}: {error}")),
+    };
+    failure.status(Status::CannotRun)
+}
+
+/// The first bytes of a file.
+fn head(path: &Path) -> Option<Vec<u8>> {
+    let mut head = Vec::new();
+    File::open(path).ok()?.take(4096).read_to_end(&mut head).ok()?;
+    Some(head)
+}
+
+/// Who the kernel starts to run the file: by the first line of a script, or the loader of an executable.
+fn interpreter_of(head: &[u8]) -> Option<String> {
+    let Some(line) = head.strip_prefix(b"#!") else { return loader_of(head)? };
+    let line = line.split(|byte| matches!(byte, b'\n' | 0)).next()?;
+    let name = line.split(|byte| matches!(byte, b' ' | b'\t')).find(|word| !word.is_empty())?;
+    Some(String::from_utf8_lossy(name).into_owned())
+}
+
 /// The loader that a 64-bit little-endian ELF executable names; `Some(None)` if it is statically linked.
 /// Anything else is left to the kernel to judge.
 fn loader(path: &Path) -> Option<Option<String>> {
-    let mut head = Vec::new();
-    File::open(path).ok()?.take(4096).read_to_end(&mut head).ok()?;
-    loader_of(&head)
+    loader_of(&head(path)?)
 }
 
 /// The runtime of AddressSanitizer, if the program is linked to it: the loader has to load it before all others.
@@ -187,6 +216,18 @@ mod tests {
         assert_eq!(sanitizer_of(b"..\0libc.so.6\0libasan.so.8\0.."), Some(&b"libasan.so.8"[..]));
         assert_eq!(sanitizer_of(b"..\0libc.so.6\0.."), None);
         assert_eq!(sanitizer_of(b"..\0libasan.so.8"), None, "it is cut");
+    }
+
+    #[test]
+    fn a_script_names_its_interpreter_as_the_kernel_reads_it() {
+        let of = |head: &str| interpreter_of(head.as_bytes());
+        assert_eq!(of("#!/bin/sh\necho"), Some("/bin/sh".to_owned()));
+        assert_eq!(of("#! \t/usr/bin/env -S a b"), Some("/usr/bin/env".to_owned()));
+        // The kernel looks for this, of a script with the line ends of another system.
+        assert_eq!(of("#!/bin/sh\r\n"), Some("/bin/sh\r".to_owned()));
+        assert_eq!([of("#!\n/bin/sh"), of("#!"), of("/bin/sh")], [None, None, None]);
+        assert_eq!(interpreter_of(&executable(3, "/lib/ld")), Some("/lib/ld".to_owned()));
+        assert_eq!(interpreter_of(&executable(1, "")), None);
     }
 
     #[test]

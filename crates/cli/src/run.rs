@@ -21,7 +21,7 @@ use telemetry::nearest;
 
 use crate::args::Run;
 use crate::devices;
-use crate::failure::{Failure, Status};
+use crate::failure::Failure;
 use crate::library::{self, LIBRARIES};
 use crate::output::{cannot_write, tell};
 use crate::program;
@@ -90,9 +90,7 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
     if let Some(target) = stats {
         return stats::run(command, &arguments.program, &target);
     }
-    let error = command.exec();
-    let message = format!("cannot run {}: {error}", path.display());
-    Err(Failure::new(message).status(Status::CannotRun))
+    Err(program::cannot_run(&path, &command.exec()))
 }
 
 /// Tells of each variable that is called as ours are, and that nobody reads.

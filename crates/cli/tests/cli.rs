@@ -347,6 +347,25 @@ hint: check the spelling; what is not in PATH needs its whole path
 "#]]);
 }
 
+/// The kernel's word for it would be that the script is missing.
+#[test]
+fn a_script_without_its_interpreter_is_told_from_one_that_is_missing() {
+    let library = Library::new();
+    let folder = TempDir::new().unwrap();
+    let script = executable(&folder.path().join("script"), 0o755);
+    fs::write(&script, "#!/nowhere/python3 -u\n").unwrap();
+    for flags in [&["run"][..], &["run", "--stats", "-"]] {
+        let command = library.ferroce().args(flags).arg("--").arg(&script);
+        let expected = format!(
+            "error: cannot run {}: its interpreter `/nowhere/python3` does not exist
+hint: install it; of a script the first line names it, as in `#!/bin/sh`
+",
+            script.display()
+        );
+        command.assert().code(126).stdout_eq("").stderr_eq(expected);
+    }
+}
+
 #[test]
 fn a_file_that_is_no_program_is_refused() {
     let library = Library::new();

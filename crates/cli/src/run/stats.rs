@@ -19,8 +19,9 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use softnic::journal::{self, Folder, Process};
 
-use crate::failure::{Failure, Status};
+use crate::failure::Failure;
 use crate::output::cannot_write;
+use crate::program;
 
 /// What a terminal sends to the program as well.
 const OF_THE_TERMINAL: [i32; 2] = [SIGINT, SIGQUIT];
@@ -78,10 +79,8 @@ pub(crate) fn run(
     let ended = command.spawn().and_then(wait);
     let processes = journal::read(folder.path());
     drop(folder);
-    let status = ended.map_err(|error| {
-        let name = program.first().map(|name| name.display().to_string()).unwrap_or_default();
-        Failure::new(format!("cannot run {name}: {error}")).status(Status::CannotRun)
-    })?;
+    let path = Path::new(command.get_program());
+    let status = ended.map_err(|error| program::cannot_run(path, &error))?;
     let report = Report { program: program.to_vec(), status, took: began.elapsed(), processes };
     match target {
         Target::Terminal => {
