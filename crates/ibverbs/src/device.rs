@@ -1,7 +1,7 @@
 //! Devices: `ibv_get_device_list`, `ibv_get_device_name`, `ibv_get_device_guid`.
 
 use core::ffi::{CStr, c_char, c_int};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use softnic::DeviceInfo;
 
@@ -50,7 +50,11 @@ pub(crate) fn list() -> Result<Vec<Arc<Device>>, Errno> {
         log::complain(&error);
         Errno::NO_DEVICE
     })?;
-    softnic::sysfs::restore(&infos);
+    if let Err(error) = softnic::sysfs::restore(&infos) {
+        // The devices work without it. It is said once, and lists are asked for often.
+        static TOLD: Once = Once::new();
+        TOLD.call_once(|| log::complain(&error));
+    }
     let device_of = |info: DeviceInfo| {
         let is_it = |device: &Arc<Device>| device.info == info;
         registry::search(|device| is_it(device).then(|| Arc::clone(device))).unwrap_or_else(|| {

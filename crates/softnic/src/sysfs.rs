@@ -26,6 +26,7 @@ use std::time::SystemTime;
 
 use rdma::Gid;
 
+use crate::SettingError;
 use crate::device::DeviceInfo;
 use crate::host::{device_files, runtime};
 
@@ -66,19 +67,28 @@ pub fn lay_out(devices: &[DeviceInfo]) -> io::Result<PathBuf> {
 
 /// Lays the devices out anew where [`VARIABLE`] says, if that folder has gone: the program that was
 /// told of it has run for longer than folders are kept.
-pub fn restore(devices: &[DeviceInfo]) {
-    let Some(folder) = std::env::var_os(VARIABLE).map(PathBuf::from) else { return };
-    if let Err(error) = restore_at(&folder, devices) {
-        tracing::warn!("{}: {error}", folder.display());
-    }
+///
+/// # Errors
+/// There is no such folder, and it is none of those that are made.
+pub fn restore(devices: &[DeviceInfo]) -> Result<(), SettingError> {
+    let folder = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
+    folder.map_or(Ok(()), |folder| restore_at(Path::new(&folder), devices))
 }
 
-fn restore_at(folder: &Path, devices: &[DeviceInfo]) -> io::Result<()> {
-    // Nothing is made where we would not have made it.
-    if folder.exists() || folder.parent() != runtime::existing().as_deref() {
+fn restore_at(folder: &Path, devices: &[DeviceInfo]) -> Result<(), SettingError> {
+    if folder.is_absolute() && folder.is_dir() {
         return Ok(());
     }
-    make(&tree(devices), folder)
+    // Nothing is made where we would not have made it.
+    if folder.parent().is_none_or(|parent| runtime::existing().as_deref() != Some(parent)) {
+        let problem = format!("there is no folder `{}`, as a whole path", folder.display());
+        let hint = "leave it out: `ferroce run` makes one; without it the devices have no files in /sys and /dev";
+        return Err(SettingError::new(VARIABLE, problem, hint));
+    }
+    if let Err(error) = make(&tree(devices), folder) {
+        tracing::warn!("{}: {error}", folder.display());
+    }
+    Ok(())
 }
 
 /// Whether the folder is there; if so, it was asked for now.
@@ -304,7 +314,12 @@ mod tests {
         assert!(folder.join("sys/class/infiniband/ferroce0").is_dir());
         fs::remove_dir_all(&folder).unwrap();
         let elsewhere = std::env::temp_dir().join(folder.file_name().unwrap());
-        restore_at(&elsewhere, &[]).unwrap();
+        for wrong in [elsewhere.as_path(), Path::new("."), Path::new("/dev/null")] {
+            let said = restore_at(wrong, &[]).unwrap_err().to_string();
+            let problem = format!("FERROCE_SYSFS: there is no folder `{}`", wrong.display());
+            assert!(said.starts_with(&problem) && said.contains("\nhint: leave it out"), "{said}");
+        }
         assert!(!elsewhere.exists());
+        assert!(restore_at(&std::env::temp_dir(), &[]).is_ok(), "what is in it is the user's");
     }
 }
