@@ -63,8 +63,11 @@ impl Attachment {
     }
 
     /// Leaves all groups, in order, so that the others' packets find them. The inbox must have let go
-    /// of the sockets.
+    /// of the sockets. A dead one has left, and the files of its slot are the parent's.
     pub(crate) fn leave(&mut self) {
+        if self.is_dead {
+            return;
+        }
         let Site { membership, paths, observers, .. } = &mut self.site;
         paths.leave();
         self.sender.end();

@@ -156,6 +156,39 @@ mod tests {
         assert_eq!(given_up(&nic.shared().settle_debts(core)), before + 1);
     }
 
+    /// The files of a slot, by which other processes reach it.
+    fn files(slot: u16) -> Vec<std::ffi::OsString> {
+        let all = std::fs::read_dir(crate::host::runtime::directory().unwrap()).unwrap();
+        let names = all.map(|entry| entry.unwrap().file_name());
+        let part = format!("-{slot}-");
+        let mut files: Vec<_> =
+            names.filter(|name| name.to_string_lossy().contains(&part)).collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn a_child_that_closes_its_parents_nic_removes_none_of_its_files() {
+        let nic = open_by("127.0.49.10", PathChoice::SharedMemory);
+        let slot = nic.shared().lock().attachment.site.membership.registry.slot();
+        let before = files(slot);
+        assert!(!before.is_empty());
+        // SAFETY: the child closes its copy, and ends.
+        let child = unsafe {
+            match libc::fork() {
+                0 => {
+                    drop(nic);
+                    libc::_exit(0)
+                }
+                child => child,
+            }
+        };
+        // SAFETY: no place for the status is given.
+        assert_eq!(unsafe { libc::waitpid(child, core::ptr::null_mut(), 0) }, child);
+        assert_eq!(files(slot), before);
+        drop(nic);
+    }
+
     #[test]
     fn a_child_does_not_say_that_its_parents_nic_is_gone() {
         let nic = open_by("127.0.49.9", PathChoice::SharedMemory);
