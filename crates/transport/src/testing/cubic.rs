@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use rdma::{Span, Time};
 
+use super::storm::random::Random;
+
 /// Payload of a segment, and its bytes of Ethernet.
 const PAYLOAD: u64 = 1_448;
 const FRAME: u64 = 1_538;
@@ -42,6 +44,9 @@ pub(super) struct Cubic {
     starts: Time,
 }
 
+/// When a flow begins is left to chance.
+const STARTS_WITHIN_NS: u64 = 10_000_000;
+
 impl Cubic {
     pub(super) fn new(seed: u64) -> Self {
         Self {
@@ -58,7 +63,7 @@ impl Cubic {
             sent_at: Time::ZERO,
             recovers_until: Time::ZERO,
             shortest: None,
-            starts: Time::from_ns(1 + seed % 1_000_000),
+            starts: Time::from_ns(1 + Random::new(seed).below(STARTS_WITHIN_NS)),
         }
     }
 
