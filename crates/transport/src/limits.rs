@@ -173,6 +173,8 @@ pub(crate) const BBR_SPARE_PACKETS: u64 = 8;
 pub(crate) const REPEATED_PACE_PERCENT: u64 = 60;
 /// BBR: where a window is longer than the path, it grows by one in so many packets that arrive.
 pub(crate) const BBR_GROWTH_DIVISOR: u64 = 4;
+/// So many acknowledgements are asked for in each window of a controller, at least.
+pub(crate) const ACKS_OF_WINDOW: u32 = 4;
 /// What may leave at once where a pace is kept to: a GSO batch.
 pub(crate) const PACED_BATCH_BYTES: u64 = 64 << 10;
 /// And what may be sent in this time, since a driver comes so late.

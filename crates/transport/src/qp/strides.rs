@@ -30,8 +30,8 @@ use super::{Content, Outgoing, Qp};
 use crate::adapter::Adapter;
 use crate::config::BetweenHosts;
 use crate::limits::{
-    ETHERNET_STRIDE, PATH_PROBE_HEADROOM, PATH_PROBE_WAIT, PATH_PROBE_WAIT_MAX, PATH_PROBES_MAX,
-    STRIDE_MAX,
+    ACKS_OF_WINDOW, ETHERNET_STRIDE, PATH_PROBE_HEADROOM, PATH_PROBE_WAIT, PATH_PROBE_WAIT_MAX,
+    PATH_PROBES_MAX, STRIDE_MAX,
 };
 use crate::stats::Drop;
 
@@ -115,13 +115,19 @@ impl Qp {
     }
 
     /// How many packets may leave until one asks for an acknowledgement: of long ones as many bytes as of packets of the
-    /// port's path MTU, and no more packets.
+    /// port's path MTU, and no more packets; and a part of a controller's window. If a short queue dropped the only packet of a
+    /// window that asks, no round trip would ever be known.
     #[inline]
     pub(crate) fn ack_interval(&self, adapter: &Adapter) -> u32 {
-        let packets = adapter.config.ack_interval_packets;
-        let Some(stride) = self.strides.found else { return packets };
-        let bytes = u64::from(packets) * u64::from(adapter.config.active_mtu.bytes());
-        packets.min((bytes / u64::from(stride)) as u32)
+        let mut packets = adapter.config.ack_interval_packets;
+        if let Some(stride) = self.strides.found {
+            let bytes = u64::from(packets) * u64::from(adapter.config.active_mtu.bytes());
+            packets = packets.min((bytes / u64::from(stride)) as u32);
+        }
+        match self.pacer.window_packets() {
+            None => packets,
+            Some(window) => packets.min(window.div_ceil(ACKS_OF_WINDOW)),
+        }
     }
 
     /// Bytes of payload of the packets of a peer's message, or of what answers its READ.
