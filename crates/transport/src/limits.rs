@@ -60,9 +60,7 @@ pub(crate) const SHAPER_PERCENT: u64 = 125;
 pub(crate) const SHAPER_STRETCHES: usize = 4;
 /// each as long as this,
 pub(crate) const SHAPER_STRETCH: Span = Span::from_ms(5);
-/// and so many bytes at once,
-pub(crate) const SHAPER_BURST_BYTES: u64 = 128 << 10;
-/// or what takes so long at that rate: so late a driver comes on a busy host, and what it could have sent is not lost.
+/// and at once what takes so long at that rate: so late a driver comes on a busy host, and what it could have sent is not lost.
 pub(crate) const SHAPER_BURST_TIME: Span = Span::from_us(1_500);
 /// Bytes of payload of the longest packet that is not kept to a path MTU: what an interface of 9,000 has room for.
 pub const STRIDE_MAX: u32 = 69 * 128;
@@ -175,10 +173,12 @@ pub(crate) const REPEATED_PACE_PERCENT: u64 = 60;
 pub(crate) const BBR_GROWTH_DIVISOR: u64 = 4;
 /// So many acknowledgements are asked for in each window of a controller, at least.
 pub(crate) const ACKS_OF_WINDOW: u32 = 4;
-/// What may leave at once where a pace is kept to: a GSO batch.
+/// What may leave at once where a pace is kept to: a GSO batch,
 pub(crate) const PACED_BATCH_BYTES: u64 = 64 << 10;
-/// And what may be sent in this time, since a driver comes so late.
-pub(crate) const PACED_BATCH_TIME: Span = Span::from_us(200);
+/// but what may be sent in this time, since a driver comes so late,
+pub(crate) const PACED_BATCH_LEAST: Span = Span::from_us(200);
+/// and no more than in this, half of what a TCP of Linux does (sk_pacing_shift): queues before slow ports are short.
+pub(crate) const PACED_BATCH_MOST: Span = Span::from_us(500);
 /// BBR: the highest rate of so many rounds counts, and of as many before them. BBR's own are ten together.
 pub(crate) const BBR_RATE_ROUNDS: u32 = 5;
 /// BBR: a flow no longer begins after so many rounds in a row without a quarter more.

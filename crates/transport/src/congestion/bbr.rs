@@ -30,7 +30,7 @@ use super::{Conflict, Controller, Key, Progress};
 use crate::limits::{
     BBR_DRAIN_INTERVAL, BBR_DRAIN_ROUNDS, BBR_FLAT_ROUNDS, BBR_GROWTH_DIVISOR, BBR_HOST_LATENESS,
     BBR_PACE_PERCENT, BBR_PACE_PERCENT_AT_START, BBR_RATE_ROUNDS, BBR_RECENT, BBR_SPARE_PACKETS,
-    PACED_BATCH_BYTES, SHORTEST_ROUND_TRIP_KNOWN,
+    PACED_BATCH_BYTES, PACED_BATCH_MOST, SHORTEST_ROUND_TRIP_KNOWN,
 };
 use crate::shortest::Shortest;
 
@@ -165,7 +165,7 @@ impl BbrWindow {
     /// How long a batch takes that leaves at once, at the rate at which packets arrive.
     fn batch_time(&self, packet_bytes: u64) -> Span {
         let rate = in_bits(self.rate().into(), packet_bytes, 100);
-        rate.map_or(Span::ZERO, |rate| rate.time_of(PACED_BATCH_BYTES).min(BBR_RECENT))
+        rate.map_or(Span::ZERO, |rate| rate.time_of(PACED_BATCH_BYTES).min(PACED_BATCH_MOST))
     }
 
     /// The bandwidth-delay product.

@@ -9,7 +9,8 @@ use rdma::{Psn, QpType, Rate, Span, Time};
 use super::{Congestion, Controller, Progress, Telemetry};
 use crate::bursts::Bursts;
 use crate::limits::{
-    LINK_HEADER_BYTES, PACED_BATCH_BYTES, PACED_BATCH_TIME, PACKET_OVERHEAD_BYTES, ROUND_TRIPS_MAX,
+    LINK_HEADER_BYTES, PACED_BATCH_BYTES, PACED_BATCH_LEAST, PACED_BATCH_MOST,
+    PACKET_OVERHEAD_BYTES, ROUND_TRIPS_MAX,
 };
 use crate::mutation::{Mutation, mutated};
 
@@ -62,7 +63,7 @@ pub(crate) struct Pacer {
 
 /// How long a batch takes at `pace`.
 fn batch_time(pace: Rate) -> Span {
-    pace.time_of(PACED_BATCH_BYTES).max(PACED_BATCH_TIME)
+    pace.time_of(PACED_BATCH_BYTES).clamp(PACED_BATCH_LEAST, PACED_BATCH_MOST)
 }
 
 impl Pacer {

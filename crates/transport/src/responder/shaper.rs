@@ -15,8 +15,7 @@ use rdma::{Rate, Span, Time};
 
 use crate::bursts::Bursts;
 use crate::limits::{
-    PACKET_OVERHEAD_BYTES, SHAPER_BURST_BYTES, SHAPER_BURST_TIME, SHAPER_PERCENT, SHAPER_STRETCH,
-    SHAPER_STRETCHES,
+    PACKET_OVERHEAD_BYTES, SHAPER_BURST_TIME, SHAPER_PERCENT, SHAPER_STRETCH, SHAPER_STRETCHES,
 };
 
 /// See the module.
@@ -28,11 +27,6 @@ pub(crate) struct Shaper {
     /// Bytes in a second, of the stretches before it, oldest first; zero is unknown.
     rates: [u64; SHAPER_STRETCHES],
     bursts: Bursts,
-}
-
-/// How long a burst takes at such a rate.
-fn burst_time(rate: Rate) -> Span {
-    rate.time_of(SHAPER_BURST_BYTES).max(SHAPER_BURST_TIME)
 }
 
 impl Shaper {
@@ -62,14 +56,14 @@ impl Shaper {
 
     /// When the next response may leave, if not now.
     pub(super) fn held_until(&mut self, now: Time) -> Option<Time> {
-        let burst = burst_time(self.rate()?);
-        self.bursts.held_until(now, burst)
+        self.rate()?;
+        self.bursts.held_until(now, SHAPER_BURST_TIME)
     }
 
     /// How many full responses more may leave now, each of so many bytes.
     pub(super) fn room(&self, now: Time, each: u64) -> u32 {
         let Some(rate) = self.rate() else { return u32::MAX };
-        let left = self.bursts.left(now, burst_time(rate));
+        let left = self.bursts.left(now, SHAPER_BURST_TIME);
         let one = rate.time_of(each + PACKET_OVERHEAD_BYTES).as_ps().max(1);
         u32::try_from(left.as_ps() / one).unwrap_or(u32::MAX)
     }
