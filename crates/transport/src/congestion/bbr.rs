@@ -36,6 +36,8 @@ use crate::shortest::Shortest;
 
 /// The whole of a part.
 const WHOLE: u64 = 1_000;
+/// Of so many round trips the lower median counts.
+const USUAL_OF: usize = 8;
 
 /// What a sender is set to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,6 +97,8 @@ pub(crate) struct BbrWindow {
     window: u64,
     /// Packets that have arrived since the window last grew.
     earned: u64,
+    /// The last round trips.
+    last: Option<[Span; USUAL_OF]>,
     shortest: Shortest,
     /// Of the last second or two: where others hold a queue that never drains, the path is as long as that.
     recent: Shortest,
@@ -133,6 +137,7 @@ impl BbrWindow {
             window: first.clamp(settings.minimum_window, settings.maximum_window).into(),
             settings,
             earned: 0,
+            last: None,
             shortest: Shortest::default(),
             recent: Shortest::default(),
             batch: Shortest::default(),
@@ -173,6 +178,15 @@ impl BbrWindow {
         self.recent.get().map_or(0, |shortest| self.packets_in(shortest))
     }
 
+    /// The lower median of the last few: the path is not as short as it was for single packets that overtook others.
+    fn usual(&mut self, took: Span) -> Span {
+        let last = self.last.get_or_insert([took; USUAL_OF]);
+        last.rotate_left(1);
+        last[USUAL_OF - 1] = took;
+        let mut sorted = *last;
+        *sorted.select_nth_unstable(USUAL_OF / 2 - 1).1
+    }
+
     fn heard(&mut self, now: Time, progress: &Progress) {
         let news = progress.delivered.saturating_sub(self.delivered);
         self.delivered = progress.delivered;
@@ -180,8 +194,9 @@ impl BbrWindow {
         self.was_full |= progress.is_window_full;
         let is_used = self.was_full;
         if let Some(took) = progress.round_trip {
-            self.shortest.measured(now, took, SHORTEST_ROUND_TRIP_KNOWN);
-            self.recent.measured(now, took, BBR_RECENT);
+            let usual = self.usual(took);
+            self.shortest.measured(now, usual, SHORTEST_ROUND_TRIP_KNOWN);
+            self.recent.measured(now, usual, BBR_RECENT);
             let shortest = self.shortest.get().unwrap_or(took);
             self.ceiling.measured(took, shortest, self.batch.get().unwrap_or(took));
             let packets = progress.delivered.saturating_sub(progress.delivered_when_sent);
