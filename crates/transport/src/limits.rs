@@ -183,8 +183,11 @@ pub(crate) const PACED_BATCH_MOST: Span = Span::from_us(500);
 pub(crate) const BBR_RATE_ROUNDS: u32 = 5;
 /// BBR: a flow no longer begins after so many rounds in a row without a quarter more.
 pub(crate) const BBR_FLAT_ROUNDS: u32 = 3;
-/// BBR: a path is clean where so many packets have arrived in a row. Where chance takes a thousandth, that is one row in e^16.
-pub(crate) const BBR_CLEAN_RUN: u64 = 16_384;
+/// BBR: a path is clean where as many packets have arrived in a row as this part of the square of the window: a TCP with such
+/// a window loses one of about twice as many by filling the queue alone (RFC 9438, 4.3),
+pub(crate) const BBR_CLEAN_DIVISOR: u64 = 8;
+/// but so many at least and at most. Where chance takes a thousandth, 16,384 in a row are one row in e^16.
+pub(crate) const BBR_CLEAN_RUNS: [u64; 2] = [1_024, 16_384];
 /// It is known for so long: for longer than it takes CUBIC to come back from a loss on most paths (RFC 9438, 4.2).
 pub(crate) const BBR_CLEAN_KNOWN: Span = Span::from_ms(10_000);
 /// BBR: losses without a queue are weighed among so many packets at least, so that chance makes no ceiling.
@@ -194,6 +197,14 @@ pub(crate) const BBR_CHANCE_TIMES: u64 = 2;
 /// and the queue has been full where the sum is more than this. Of losses by chance alone it is once in 3,000 round trips, if
 /// chance is taken for three quarters of what it is, and never in 400,000 if it is known.
 pub(crate) const BBR_EXCESS: u64 = 8;
+/// BBR: a queue is far from full where it is less than this part, in hundredths, of what it has been in so long,
+pub(crate) const BBR_SHALLOW_PERCENT: u64 = 75;
+/// and up to twice as long: some times what a window takes to fall and rise again on most paths.
+pub(crate) const BBR_DEEPEST_KNOWN: Span = Span::from_ms(5_000);
+/// BBR: chance takes no more of a round than the part that is set, or than so many,
+pub(crate) const BBR_LIGHT_LOSS: u64 = 4;
+/// and than this part.
+pub(crate) const BBR_LIGHT_LOSS_DIVISOR: u64 = 8;
 /// BBR: so many losses, if they are too many among what was sent, end the beginning of a flow at once.
 pub(crate) const BBR_LOSS_AT_START: u64 = 16;
 /// BBR: where a queue has been full, the window gets a ceiling of this part of itself: CUBIC's beta (RFC 9438, 4.6), and BBRv2's.
@@ -207,6 +218,9 @@ pub(crate) const BBR_FALL_PERCENT_UNSEEN: u64 = 85;
 pub(crate) const BBR_RISE: u64 = 32;
 /// and where it is past the window that it fell from by this.
 pub(crate) const BBR_RISE_PAST: u64 = 8;
+/// Where the path is clean it rises by fewer than CUBIC's: of bursts, as TCP sends them, a full queue drops more than of what is
+/// paced, so a TCP falls more often. With 32 packets of 9,000 bytes had 2.2 times as much as a TCP beside them over 1 ms.
+pub(crate) const BBR_RISE_CLEAN: u64 = 24;
 /// Or so that it is in this time where it was: BBRv2 leaves TCP 2 to 3 s before it tries for more.
 pub(crate) const BBR_RECOVERY: Span = Span::from_ms(2_500);
 /// And where no queue was seen in so many rounds.

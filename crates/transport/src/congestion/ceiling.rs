@@ -1,7 +1,7 @@
 //! What losses make of a window of `bbr` (`bbr.rs`): the ceiling that it gets, and how that rises again.
 //!
-//! Packets that met a queue are told from those that met none by the round trips around them. What is lost of the second
-//! says what chance takes on this path. Where more than twice that is lost in rounds that met a queue, summed up over
+//! Packets that met a queue are told from those that met none by the round trips around them. What is lost of the second, and
+//! while a queue is far from full (`depth.rs`), says what chance takes on this path. Where more than twice that is lost in rounds that met a queue, summed up over
 //! rounds, the queue has been full, which others may share: the window falls. A flow that begins knows nothing of chance yet:
 //! it falls where it has lost very many.
 //!
@@ -16,10 +16,12 @@ use core::mem::{replace, take};
 
 use rdma::{Span, Time};
 
+use super::depth::Depth;
 use super::level::{Level, Why};
 use crate::limits::{
-    BBR_CHANCE_TIMES, BBR_CLEAN_KNOWN, BBR_CLEAN_RUN, BBR_EXCESS, BBR_FALL_PERCENT,
-    BBR_FALL_PERCENT_UNSEEN, BBR_FLOOR_PERCENT, BBR_LOSS_AT_START, BBR_LOSS_SAMPLE, BBR_QUEUE_SEEN,
+    BBR_CHANCE_TIMES, BBR_CLEAN_DIVISOR, BBR_CLEAN_KNOWN, BBR_CLEAN_RUNS, BBR_EXCESS,
+    BBR_FALL_PERCENT, BBR_FALL_PERCENT_UNSEEN, BBR_FLOOR_PERCENT, BBR_LIGHT_LOSS,
+    BBR_LIGHT_LOSS_DIVISOR, BBR_LOSS_AT_START, BBR_LOSS_SAMPLE, BBR_QUEUE_SEEN,
     BBR_QUEUE_SEEN_DIVISOR, BBR_RECOVERY, BBR_RECOVERY_ROUNDS_UNSEEN,
 };
 
@@ -76,6 +78,12 @@ pub(super) struct Round {
     pub(super) is_draining: bool,
 }
 
+/// How many packets in a row show that chance takes none that a TCP with such a window would notice.
+fn clean_run(window: u64) -> u64 {
+    let [least, most] = BBR_CLEAN_RUNS;
+    (window.saturating_mul(window) / BBR_CLEAN_DIVISOR).clamp(least, most)
+}
+
 /// See the module.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Ceiling {
@@ -98,6 +106,7 @@ pub(super) struct Ceiling {
     /// Millionths of packets that were lost, where there was a queue, beyond twice what chance takes, and never below
     /// nothing: E. S. Page, "Continuous Inspection Schemes", Biometrika 41, 1954.
     excess: u64,
+    depth: Depth,
     /// A round has ended in which the flow no longer began.
     has_begun: bool,
 }
@@ -114,6 +123,7 @@ impl Ceiling {
         self.peak = took + Span::from_ps(left - left.div_ceil(PEAK_DIVISOR));
         let part = Span::from_ps(shortest.as_ps() / BBR_QUEUE_SEEN_DIVISOR);
         self.meets_queue = self.peak > shortest + batch + BBR_QUEUE_SEEN.max(part);
+        self.depth.measured(took);
     }
 
     pub(super) fn arrived(&mut self, packets: u64) {
@@ -139,17 +149,24 @@ impl Ceiling {
     /// A round has ended. Returns whether the ceiling falls.
     pub(super) fn end_round(&mut self, round: &Round) -> bool {
         let has_lost_many = self.has_lost_many(round.loss);
-        let [free, queued] = take(&mut self.seen);
-        if self.run >= BBR_CLEAN_RUN {
+        let [mut free, mut queued] = take(&mut self.seen);
+        let is_free = queued.all() == 0;
+        let all = free.plus(queued);
+        // Where more is lost at once it has been full, and that was noticed late.
+        let few = BBR_LIGHT_LOSS.min(all.all() / BBR_LIGHT_LOSS_DIVISOR);
+        let is_light = all.lost <= few || !all.is_more_than(round.loss);
+        if self.depth.end_round(round.now, round.shortest) && is_light {
+            (free, queued) = (all, Tally::default());
+        }
+        if self.run >= clean_run(round.window.max(round.product)) {
             self.clean_at = Some(round.now);
         }
         let is_clean = self.is_clean(round.now);
-        self.level.rise(round.now, queued.all() == 0, is_clean);
+        self.level.rise(round.now, is_free, is_clean);
         if replace(&mut self.has_just_fallen, false) || round.is_draining {
             return false;
         }
         // A window that is not full is not what was lost of.
-        let all = free.plus(queued);
         let used = round.window.min(all.all().max(round.product));
         self.sample = self.sample.plus(free);
         self.aside += queued.all();
@@ -273,10 +290,10 @@ mod tests {
         let held = Round { window: 220, ..ROUND };
         assert!(round_that_lost_one(&mut ceiling, SHORTEST * 2, &held));
         assert_eq!(ceiling.packets(), 154);
-        for _ in 0..20 {
+        for _ in 0..24 {
             assert!(!round(&mut ceiling, SHORTEST, 0));
         }
-        assert_eq!(ceiling.packets(), 164);
+        assert_eq!(ceiling.packets(), 163);
     }
 
     #[test]
@@ -325,6 +342,34 @@ mod tests {
         assert!(round(&mut ceiling, long, 1));
     }
 
+    /// Flows that share a queue that is never empty: what is lost while it is short is lost by chance.
+    #[test]
+    fn chance_is_learned_while_a_queue_is_far_from_full() {
+        let mut ceiling = Ceiling::default();
+        let long = SHORTEST + Span::from_ms(4);
+        assert!(!round(&mut ceiling, long, 0));
+        assert!(round(&mut ceiling, long, 1));
+        let shorter = SHORTEST + Span::from_ms(2);
+        for _ in 0..20 {
+            assert!(!round(&mut ceiling, shorter, 4));
+        }
+        // As long as it was full: as many are no more than chance takes.
+        for _ in 0..20 {
+            assert!(!round(&mut ceiling, long, 4));
+        }
+        let fell_after = (1..20).find(|_| round(&mut ceiling, long, 12));
+        assert!(fell_after.is_some_and(|rounds| rounds > 1), "{fell_after:?}");
+    }
+
+    #[test]
+    fn the_run_of_a_clean_path_is_as_long_as_a_window_of_tcp_falls_rarely() {
+        for (window, run) in
+            [(0, 1_024), (100, 1_250), (300, 11_250), (1_000, 16_384), (u64::MAX, 16_384)]
+        {
+            assert_eq!(clean_run(window), run, "{window}");
+        }
+    }
+
     #[test]
     fn chance_is_learned_anew_where_a_queue_is_met_nearly_always() {
         let mut ceiling = Ceiling::default();
@@ -341,20 +386,20 @@ mod tests {
     }
 
     #[test]
-    fn from_where_it_fell_it_rises_by_a_packet_in_each_round_and_falls_never_up() {
+    fn it_rises_as_on_a_clean_path_once_that_is_known_and_falls_never_up() {
         let mut ceiling = Ceiling::default();
         let long = SHORTEST + Span::from_ms(1);
         assert!(!round(&mut ceiling, long, 0));
         assert!(round(&mut ceiling, long, 1));
-        // From 280 by a half in each round, and one round more until it is past 400.
-        for _ in 0..242 {
+        // 40 rounds of 400 packets are not enough, and 41 are.
+        for _ in 0..40 {
             assert!(!round(&mut ceiling, long, 0));
         }
-        assert_eq!(ceiling.packets(), 401);
-        for _ in 0..8 {
+        assert_eq!(ceiling.packets(), 300);
+        for _ in 0..40 {
             assert!(!round(&mut ceiling, long, 0));
         }
-        assert_eq!(ceiling.packets(), 409);
+        assert_eq!(ceiling.packets(), 315);
         let mut ceiling = Ceiling::default();
         assert!(!round(&mut ceiling, long, 0));
         let small = Round { window: 150, product: 0, least_product: 300, ..ROUND };

@@ -17,7 +17,7 @@
 use rdma::Time;
 
 use super::curve::{Curve, PARTS};
-use crate::limits::{BBR_RISE, BBR_RISE_PAST};
+use crate::limits::{BBR_RISE, BBR_RISE_CLEAN, BBR_RISE_PAST};
 
 /// By more than any window is.
 const RISE_MAX: u64 = 1 << 32;
@@ -81,8 +81,7 @@ impl Level {
         let is_past = self.packets > self.fell_from;
         let risen = if self.why == Why::Queue && is_clean {
             // Where the curve is slower than Reno's window, as that (RFC 9438, 4.3).
-            let linear = if is_past { PARTS } else { BBR_RISE };
-            parts.saturating_add(linear).max(self.curve.at(now))
+            parts.saturating_add(BBR_RISE_CLEAN).max(self.curve.at(now))
         } else {
             // By as many packets, whatever the window, while it falls by a part: so flows become alike.
             self.rise = match (self.why, is_free, is_past) {
@@ -129,13 +128,11 @@ mod tests {
 
     /// Whether there is a queue at the moment or not: a TCP that just fell leaves none for a while.
     #[test]
-    fn after_a_full_queue_it_rises_by_half_a_packet_and_from_where_it_fell_by_one_or_as_the_curve()
-    {
+    fn after_a_full_queue_it_rises_by_three_eighths_of_a_packet_or_as_the_curve() {
         for is_free in [false, true] {
-            let mut level = fallen(Why::Queue);
-            assert_eq!(after(&mut level, 241, is_free, true), 400);
-            let mut level = fallen(Why::Queue);
-            assert_eq!(after(&mut level, 250, is_free, true), 409);
+            for (rounds, packets) in [(160, 340), (320, 400), (360, 415)] {
+                assert_eq!(after(&mut fallen(Why::Queue), rounds, is_free, true), packets);
+            }
         }
         // A round in a second: K is 6.69 s.
         let mut level = fallen(Why::Queue);

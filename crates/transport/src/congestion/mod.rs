@@ -33,6 +33,7 @@ mod curve;
 mod custom;
 mod dcqcn;
 mod dctcp;
+mod depth;
 mod fixed;
 mod folder;
 mod hpcc;

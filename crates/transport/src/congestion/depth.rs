@@ -1,0 +1,85 @@
+//! Whether the queue of a path is full, by how long it has been of late: one that is much shorter drops nothing, so what is lost
+//! meanwhile is lost by chance. So flows that share a queue, which is never empty, learn what chance takes.
+
+use core::mem::{replace, take};
+
+use rdma::{Span, Time};
+
+use crate::limits::{BBR_DEEPEST_KNOWN, BBR_SHALLOW_PERCENT};
+
+/// See the module. All are round trips.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Depth {
+    /// The shortest and the longest of this round, and the longest of the one before.
+    least: Option<Span>,
+    most: Span,
+    before: Span,
+    /// The longest of all rounds' shortest, of this stretch of time and of the one before: a thread that is late makes single
+    /// ones longer.
+    deepest: [Span; 2],
+    since: Time,
+}
+
+impl Depth {
+    pub(super) fn measured(&mut self, took: Span) {
+        self.least = Some(self.least.map_or(took, |it| it.min(took)));
+        self.most = self.most.max(took);
+    }
+
+    /// A round has ended. Returns whether the queue was far from full in it and in the one before, in which may have been lost
+    /// what is known by now. An empty queue's round trip is `shortest`.
+    pub(super) fn end_round(&mut self, now: Time, shortest: Span) -> bool {
+        let Some(least) = self.least.take() else { return false };
+        if now.since(self.since) >= BBR_DEEPEST_KNOWN {
+            (self.deepest, self.since) = ([Span::ZERO, self.deepest[0]], now);
+        }
+        let [present, before] = &mut self.deepest;
+        *present = least.max(*present);
+        let deepest = *before.max(present);
+        let most = take(&mut self.most);
+        let longest = most.max(replace(&mut self.before, most));
+        let queue = |took: Span| took.as_ps().saturating_sub(shortest.as_ps());
+        queue(longest) < queue(deepest) / 100 * BBR_SHALLOW_PERCENT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORTEST: Span = Span::from_ms(2);
+
+    /// A round at so many milliseconds with these round trips, in tenths of them. Returns whether the queue was far from full.
+    fn round(depth: &mut Depth, ms: u64, tenths: &[u64]) -> bool {
+        for tenth in tenths {
+            depth.measured(Span::from_us(100 * tenth));
+        }
+        depth.end_round(Time::ZERO + Span::from_ms(ms), SHORTEST)
+    }
+
+    #[test]
+    fn a_queue_is_far_from_full_when_it_was_much_longer_of_late() {
+        let mut depth = Depth::default();
+        assert!(!round(&mut depth, 10, &[20, 24]), "nothing is known yet");
+        assert!(!round(&mut depth, 20, &[60, 62]));
+        assert!(!round(&mut depth, 30, &[40, 48]), "in the round before it was full");
+        assert!(round(&mut depth, 40, &[40, 48]));
+        assert!(!round(&mut depth, 50, &[40, 51]), "three quarters of 4 ms are full enough");
+        assert!(!round(&mut depth, 60, &[]), "nothing was measured");
+    }
+
+    #[test]
+    fn single_long_round_trips_are_no_queue_and_old_ones_are_forgotten() {
+        let mut depth = Depth::default();
+        assert!(!round(&mut depth, 10, &[30, 900]));
+        assert!(!round(&mut depth, 20, &[30, 30]));
+        assert!(!round(&mut depth, 30, &[30, 30]));
+        assert!(!round(&mut depth, 40, &[60]));
+        assert!(!round(&mut depth, 50, &[30]));
+        assert!(round(&mut depth, 60, &[30]));
+        for ms in [6_000, 12_000] {
+            round(&mut depth, ms, &[30]);
+        }
+        assert!(!round(&mut depth, 12_010, &[30]));
+    }
+}
