@@ -4,7 +4,7 @@
 //! copies). A message that the child posted would never leave, so what needs the engine is refused with `EIO`, and the first
 //! refusal says why. Objects can be destroyed and the device closed, of which the parent notices nothing.
 //!
-//! The data path asks nothing for it: in the child the marks of what it looks at are others ([`registry::Mark`]).
+//! The data path asks nothing for it: in the child the marks of what it looks at are others (`registry::Mark`).
 
 use core::ffi::{c_int, c_void};
 use std::sync::{Arc, Once};
