@@ -32,7 +32,7 @@ use crate::limits::{
     BBR_PACE_PERCENT, BBR_PACE_PERCENT_AT_START, BBR_RATE_ROUNDS, BBR_RECENT, BBR_SPARE_PACKETS,
     PACED_BATCH_BYTES, PACED_BATCH_MOST, SHORTEST_ROUND_TRIP_KNOWN,
 };
-use crate::shortest::Shortest;
+use crate::of_late::Shortest;
 
 /// The whole of a part.
 const WHOLE: u64 = 1_000;

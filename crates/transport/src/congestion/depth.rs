@@ -6,6 +6,7 @@ use core::mem::{replace, take};
 use rdma::{Span, Time};
 
 use crate::limits::{BBR_DEEPEST_KNOWN, BBR_SHALLOW_PERCENT};
+use crate::of_late::Longest;
 
 /// See the module. All are round trips.
 #[derive(Clone, Copy, Default, Debug)]
@@ -14,10 +15,8 @@ pub(super) struct Depth {
     least: Option<Span>,
     most: Span,
     before: Span,
-    /// The longest of all rounds' shortest, of this stretch of time and of the one before: a thread that is late makes single
-    /// ones longer.
-    deepest: [Span; 2],
-    since: Time,
+    /// The longest of all rounds' shortest: a thread that is late makes single ones longer.
+    deepest: Longest,
 }
 
 impl Depth {
@@ -30,12 +29,8 @@ impl Depth {
     /// what is known by now. An empty queue's round trip is `shortest`.
     pub(super) fn end_round(&mut self, now: Time, shortest: Span) -> bool {
         let Some(least) = self.least.take() else { return false };
-        if now.since(self.since) >= BBR_DEEPEST_KNOWN {
-            (self.deepest, self.since) = ([Span::ZERO, self.deepest[0]], now);
-        }
-        let [present, before] = &mut self.deepest;
-        *present = least.max(*present);
-        let deepest = *before.max(present);
+        self.deepest.measured(now, least, BBR_DEEPEST_KNOWN);
+        let deepest = self.deepest.get().unwrap_or(least);
         let most = take(&mut self.most);
         let longest = most.max(replace(&mut self.before, most));
         let queue = |took: Span| took.as_ps().saturating_sub(shortest.as_ps());

@@ -17,7 +17,7 @@ use crate::limits::{
     OVERTAKEN_WAIT_KNOWN, OVERTAKEN_WAIT_MIN, OVERTAKEN_WAIT_TIMES_MAX, PROBE_DOUBLINGS,
     PROBE_WAIT_FIRST, PROBE_WAIT_MIN, SHORTEST_ROUND_TRIP_KNOWN,
 };
-use crate::shortest::Shortest;
+use crate::of_late::Shortest;
 
 /// The round trips of one connection.
 #[derive(Clone, Copy, Debug, Default)]
