@@ -184,7 +184,7 @@ pub(crate) const BBR_RATE_ROUNDS: u32 = 5;
 /// BBR: a flow no longer begins after so many rounds in a row without a quarter more.
 pub(crate) const BBR_FLAT_ROUNDS: u32 = 3;
 /// BBR: a path is clean where as many packets have arrived in a row as this part of the square of the window: a TCP with such
-/// a window loses one of about twice as many by filling the queue alone (RFC 9438, 4.3),
+/// a window loses one of about four times as many by filling the queue alone (RFC 9438, 4.3),
 pub(crate) const BBR_CLEAN_DIVISOR: u64 = 8;
 /// but so many at least and at most. Where chance takes a thousandth, 16,384 in a row are one row in e^16.
 pub(crate) const BBR_CLEAN_RUNS: [u64; 2] = [1_024, 16_384];
@@ -219,7 +219,7 @@ pub(crate) const BBR_RISE: u64 = 32;
 /// and where it is past the window that it fell from by this.
 pub(crate) const BBR_RISE_PAST: u64 = 8;
 /// Where the path is clean it rises by fewer than CUBIC's: of bursts, as TCP sends them, a full queue drops more than of what is
-/// paced, so a TCP falls more often. With 32 packets of 9,000 bytes had 2.2 times as much as a TCP beside them over 1 ms.
+/// paced, so a TCP falls more often. With 32 a flow of 9,000-byte packets had 2.2 times as much as the TCP beside it over 1 ms.
 pub(crate) const BBR_RISE_CLEAN: u64 = 24;
 /// Or so that it is in this time where it was: BBRv2 leaves TCP 2 to 3 s before it tries for more.
 pub(crate) const BBR_RECOVERY: Span = Span::from_ms(2_500);

@@ -1,9 +1,9 @@
 //! What losses make of a window of `bbr` (`bbr.rs`): the ceiling that it gets, and how that rises again.
 //!
 //! Packets that met a queue are told from those that met none by the round trips around them. What is lost of the second, and
-//! while a queue is far from full (`depth.rs`), says what chance takes on this path. Where more than twice that is lost in rounds that met a queue, summed up over
-//! rounds, the queue has been full, which others may share: the window falls. A flow that begins knows nothing of chance yet:
-//! it falls where it has lost very many.
+//! while a queue is far from full (`depth.rs`), says what chance takes on this path. Where more than twice that is lost in
+//! rounds that met a queue, summed up over rounds, the queue has been full, which others may share: the window falls. A flow
+//! that begins knows nothing of chance yet: it falls where it has lost very many.
 //!
 //! A path that has carried very many packets in a row of late takes none by chance, and a TCP could fill it: there a window falls
 //! and rises as one of CUBIC does (`level.rs`). On any other path a TCP leaves much free, and some of what seems to be a full

@@ -78,11 +78,11 @@ impl Level {
     /// A round has ended, in which there was no queue if `is_free`; if `is_clean`, the path takes nothing by chance.
     pub(super) fn rise(&mut self, now: Time, is_free: bool, is_clean: bool) {
         let parts = self.packets.saturating_mul(PARTS).saturating_add(self.parts);
-        let is_past = self.packets > self.fell_from;
         let risen = if self.why == Why::Queue && is_clean {
-            // Where the curve is slower than Reno's window, as that (RFC 9438, 4.3).
+            // Where the curve is slower than a straight line, by that (RFC 9438, 4.3).
             parts.saturating_add(BBR_RISE_CLEAN).max(self.curve.at(now))
         } else {
+            let is_past = self.packets > self.fell_from;
             // By as many packets, whatever the window, while it falls by a part: so flows become alike.
             self.rise = match (self.why, is_free, is_past) {
                 (Why::Unseen, _, true) => self.rise * 2,
