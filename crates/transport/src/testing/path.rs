@@ -27,6 +27,8 @@ pub struct Path {
     pub rate: Rate,
     /// One way.
     pub delay: Span,
+    /// By how much each packet is late, at most: by chance, and each for itself, so that packets overtake each other.
+    pub jitter: Span,
     /// What may wait before the port; a packet that finds more is dropped.
     pub queue_bytes: u64,
     /// Packets that chance loses, of a million.
@@ -35,6 +37,8 @@ pub struct Path {
     pub reordered: u64,
     /// By how much they are late, at most.
     pub late: Span,
+    /// Packets that nothing but the port holds up: they overtake others that left before them, of a million.
+    pub ahead: u64,
     /// Packets that come twice, of a million.
     pub duplicated: u64,
     /// A packet that finds so much in the queue is marked, if it allows that.
@@ -47,10 +51,12 @@ impl Path {
         Self {
             rate,
             delay,
+            jitter: Span::ZERO,
             queue_bytes: 512_000,
             lost: 0,
             reordered: 0,
             late: Span::from_us(200),
+            ahead: 0,
             duplicated: 0,
             marks_from: None,
         }
@@ -129,7 +135,7 @@ struct Port {
 
 impl Port {
     fn pass(&mut self, now: Time, bytes: u64, counts: &mut Counts) -> Verdict {
-        let Path { rate, delay, queue_bytes, late, .. } = self.path;
+        let Path { rate, delay, jitter, queue_bytes, late, .. } = self.path;
         let waits = self.idle_at.since(now);
         if waits > rate.time_of(queue_bytes) {
             counts.dropped += 1;
@@ -143,12 +149,16 @@ impl Port {
         }
         let is_late = happens(self.path.reordered);
         let copies = 1 + u64::from(happens(self.path.duplicated));
-        let late = if is_late { self.chance.below(late.as_ps()) } else { 0 };
+        let is_ahead = happens(self.path.ahead);
+        // A path without one of these draws nothing for it.
+        let mut up_to = |most: Span| Span::from_ps(self.chance.below(most.as_ps()));
+        let late = if is_late { up_to(late) } else { Span::ZERO };
+        let jitter = if jitter > Span::ZERO { up_to(jitter) } else { Span::ZERO };
+        let line = if is_ahead { Span::ZERO } else { delay + jitter + late };
         let marks = self.path.marks_from.is_some_and(|from| waits >= rate.time_of(from));
         counts.passed += 1;
         counts.marked += u64::from(marks);
-        let delay = self.idle_at.since(now) + delay + Span::from_ps(late);
-        Verdict::Arrive { after: delay, copies, marks }
+        Verdict::Arrive { after: self.idle_at.since(now) + line, copies, marks }
     }
 
     /// Lets the TCP flow do all that it does until `now`.
@@ -166,5 +176,70 @@ impl Port {
             counts.tcp_bytes = tcp.delivered_bytes();
         }
         self.tcp = Some(tcp);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// 1,000 bytes take 8 us.
+    const PATH: Path = Path {
+        queue_bytes: 100_000_000,
+        ..Path::new(Rate::from_mbps(1_000), Span::from_us(1_000))
+    };
+
+    fn port(path: Path, seed: u64) -> Port {
+        Port { path, chance: Random::new(seed), idle_at: Time::ZERO, tcp: None }
+    }
+
+    /// By how much each of so many packets of 1,000 bytes that come at once is late after port and delay; in us.
+    fn lateness(port: &mut Port, packets: u64) -> Vec<i64> {
+        let mut counts = Counts::default();
+        let late = (1..=packets).map(|number| {
+            let Verdict::Arrive { after, .. } = port.pass(Time::ZERO, 1_000, &mut counts) else {
+                panic!("the path loses nothing");
+            };
+            after.as_ps() as i64 / 1_000_000 - 8 * number as i64 - 1_000
+        });
+        late.collect()
+    }
+
+    #[test]
+    fn jitter_makes_each_packet_late_by_any_part_of_it() {
+        let path = Path { jitter: Span::from_us(400), ..PATH };
+        let late = lateness(&mut port(path, 1), 10_000);
+        for quarter in 0..4 {
+            let part = late.iter().filter(|&&us| us / 100 == quarter).count();
+            assert!((2_300..2_700).contains(&part), "{part} in quarter {quarter}");
+        }
+        assert!(late.iter().all(|us| (0..400).contains(us)));
+        // The next one left 8 us later.
+        let overtaken = late.windows(2).filter(|pair| pair[1] + 8 < pair[0]).count();
+        assert!((4_500..5_000).contains(&overtaken), "{overtaken}");
+        assert_ne!(late, lateness(&mut port(path, 2), 10_000));
+    }
+
+    #[test]
+    fn what_is_ahead_waits_for_the_port_alone() {
+        let path = Path {
+            ahead: MILLION / 100,
+            jitter: Span::from_us(400),
+            reordered: MILLION / 2,
+            ..PATH
+        };
+        let late = lateness(&mut port(path, 1), 10_000);
+        let ahead = late.iter().filter(|&&us| us == -1_000).count();
+        assert!((70..130).contains(&ahead), "{ahead}");
+        assert!(late.iter().all(|&us| us == -1_000 || (0..600).contains(&us)));
+    }
+
+    #[test]
+    fn a_path_without_chance_draws_no_numbers() {
+        let mut drawn = port(PATH, 1);
+        lateness(&mut drawn, 100);
+        assert_eq!(drawn.chance.below(u64::MAX), Random::new(1).below(u64::MAX));
     }
 }
