@@ -93,7 +93,10 @@ cargo xtask <command>
         connections [--rounds N]  what many connections and queue pairs cost
         lab [--rounds N]        latency, packets a second, factor and rest of labs of 2 to 64 hosts
         network [--rounds N]    RDMA beside TCP on paths that delay, lose and reorder, as root
-           --all                24 paths and not 7; or one by --mtu, --delay-us, --loss, --reordered
+           --all                24 paths and not 7; or one by --mtu, --delay-us, --jitter-us, --loss, --reordered
+           --jitter-us N        each frame is late by up to N, by chance, so that frames overtake each other
+           --late-us N          what is reordered is late by up to N, and not 200
+           --ahead              what is reordered skips delay and jitter, and is not late
            --gbps R --queue-kb Q  the port before each path
            --frames             over interfaces without offloads: each packet is sent and received alone
            --seconds S          how long each is at work, and not 4, or 8 with --share, or 16 with --alike

@@ -80,13 +80,7 @@ impl Fault {
     const fn line(self) -> Line {
         let delay_us = if matches!(self, Self::Slow) { 3_000 } else { 0 };
         let loss = if matches!(self, Self::Lossy) { 0.05 } else { 0.0 };
-        Line {
-            delay: Duration::from_micros(delay_us),
-            loss,
-            reordered: 0.0,
-            gbps: 10.0,
-            queue_bytes: 1 << 20,
-        }
+        Line { delay: Duration::from_micros(delay_us), loss, ..Line::new(10.0, 1 << 20) }
     }
 
     /// What else it is to say of it, at once or later.

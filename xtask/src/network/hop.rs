@@ -1,5 +1,7 @@
 //! What one direction of a path does to frames: a port of a certain rate with a queue in front, then a line
 //! that delays, loses and reorders. It has no clock and no socket; times are given in since the start.
+//!
+//! In the words of netem a delay of 3 ms with a jitter of 4 ms is `delay 5ms 2ms`, and [`Reordering::Ahead`] is `reorder`.
 
 use core::cmp::Ordering;
 use core::time::Duration;
@@ -7,22 +9,51 @@ use std::collections::BinaryHeap;
 
 use fastrand::Rng;
 
-/// How late a frame that others overtake comes, at most: a round trip of a rack.
-const HELD_BACK_MAX: Duration = Duration::from_micros(200);
-
 /// One direction of a path.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Line {
     /// How long a frame is under way.
     pub(crate) delay: Duration,
+    /// How much longer it is, at most: by chance, and each for itself, so that frames overtake each other.
+    pub(crate) jitter: Duration,
     /// Part of the frames that are lost.
     pub(crate) loss: f64,
-    /// Part of the frames that come late, after others that left behind them.
+    /// Part of the frames that are reordered.
     pub(crate) reordered: f64,
+    pub(crate) reordering: Reordering,
     /// The rate of the port.
     pub(crate) gbps: f64,
     /// What may wait before the port; a frame that finds more is dropped.
     pub(crate) queue_bytes: usize,
+}
+
+impl Line {
+    /// One that only has a port.
+    pub(crate) const fn new(gbps: f64, queue_bytes: usize) -> Self {
+        Self {
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            loss: 0.0,
+            reordered: 0.0,
+            reordering: Reordering::USUAL,
+            gbps,
+            queue_bytes,
+        }
+    }
+}
+
+/// How frames come that are reordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reordering {
+    /// Late, by so much at most, after others that left behind them.
+    Late(Duration),
+    /// Without delay and jitter, before others that left before them.
+    Ahead,
+}
+
+impl Reordering {
+    /// Unless it is said: late by a round trip of a rack.
+    pub(crate) const USUAL: Self = Self::Late(Duration::from_micros(200));
 }
 
 /// What became of frames.
@@ -100,11 +131,22 @@ impl Hop {
             self.counts.lost += 1;
             return;
         }
-        let mut due = self.idle_at + self.line.delay;
-        if self.chance.f64() < self.line.reordered {
-            self.counts.reordered += 1;
-            due += HELD_BACK_MAX.mul_f64(self.chance.f64());
+        let Line { delay, jitter, reordered, reordering, .. } = self.line;
+        let is_reordered = self.chance.f64() < reordered;
+        let mut up_to = |most: Duration| most.mul_f64(self.chance.f64());
+        let mut on_line = delay;
+        // A line without jitter draws no number for it.
+        if !jitter.is_zero() {
+            on_line += up_to(jitter);
         }
+        if is_reordered {
+            self.counts.reordered += 1;
+            match reordering {
+                Reordering::Late(most) => on_line += up_to(most),
+                Reordering::Ahead => on_line = Duration::ZERO,
+            }
+        }
+        let due = self.idle_at + on_line;
         self.counts.passed += 1;
         let number = self.counts.passed;
         self.under_way.push(UnderWay { due, number, frame });
@@ -163,8 +205,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
     /// 1,000 bytes take 8 us.
-    const LINE: Line =
-        Line { delay: MS, loss: 0.0, reordered: 0.0, gbps: 1.0, queue_bytes: 100_000 };
+    const LINE: Line = Line { delay: MS, ..Line::new(1.0, 100_000) };
+    const ENDLESS: Line = Line { queue_bytes: usize::MAX, ..LINE };
 
     /// When each of so many frames of 1,000 bytes that come at once arrives, and its number.
     fn arrivals(hop: &mut Hop, count: u32) -> Vec<(Duration, u32)> {
@@ -182,18 +224,44 @@ mod tests {
         arrivals
     }
 
+    /// When the port has sent the frame of this number.
+    fn sent_at(number: u32) -> Duration {
+        Duration::from_micros(8) * (number + 1)
+    }
+
+    /// By how much a frame has come later than port and delay make it.
+    fn late((due, number): (Duration, u32)) -> Duration {
+        due - sent_at(number) - MS
+    }
+
+    /// Frames that arrive right behind one that left after them.
+    fn overtaken(arrivals: &[(Duration, u32)]) -> usize {
+        arrivals.windows(2).filter(|pair| pair[1].1 < pair[0].1).count()
+    }
+
+    /// That as many are late by each quarter of the most.
+    fn assert_is_even(late: impl ExactSizeIterator<Item = Duration>, most: Duration) {
+        let count = late.len();
+        let mut quarters = [0; 4];
+        for late in late {
+            quarters[(late.as_nanos() * 4 / most.as_nanos()) as usize] += 1;
+        }
+        let few = count / 4 - count / 50;
+        assert!(quarters.into_iter().all(|it| it > few), "{quarters:?}");
+    }
+
     #[test]
     fn frames_arrive_at_the_rate_of_the_port_and_after_the_delay() {
         let arrivals = arrivals(&mut Hop::new(LINE, 1), 100);
         for (index, (due, number)) in (0..).zip(arrivals) {
             assert_eq!(number, index);
-            assert_eq!(due, MS + Duration::from_micros(8) * (index + 1));
+            assert_eq!(due, MS + sent_at(index));
         }
     }
 
     #[test]
     fn what_leaves_at_once_is_in_the_order_of_its_coming() {
-        let line = Line { reordered: 0.2, queue_bytes: usize::MAX, ..LINE };
+        let line = Line { reordered: 0.2, ..ENDLESS };
         let mut hop = Hop::new(line, 3);
         for number in 0_u32..1_000 {
             hop.enter(Duration::ZERO, number.to_be_bytes().to_vec(), 1000);
@@ -220,13 +288,66 @@ mod tests {
 
     #[test]
     fn chance_loses_and_reorders_as_often_as_it_was_told() {
-        let line = Line { loss: 0.01, reordered: 0.1, queue_bytes: usize::MAX, ..LINE };
+        let line = Line { loss: 0.01, reordered: 0.1, ..ENDLESS };
         let mut hop = Hop::new(line, 7);
         let arrivals = arrivals(&mut hop, 100_000);
         let counts = hop.counts();
         assert!((900..1100).contains(&counts.lost), "{counts:?}");
         assert!((9_500..10_500).contains(&counts.reordered), "{counts:?}");
-        let overtaken = arrivals.windows(2).filter(|pair| pair[1].1 < pair[0].1).count();
+        let overtaken = overtaken(&arrivals);
         assert!((8_000..10_500).contains(&overtaken), "{overtaken}");
+    }
+
+    #[test]
+    fn jitter_makes_each_frame_late_by_any_part_of_it() {
+        let line = Line { jitter: Duration::from_micros(400), ..ENDLESS };
+        let frames = arrivals(&mut Hop::new(line, 1), 10_000);
+        assert_is_even(frames.iter().map(|&frame| late(frame)), line.jitter);
+        // Each frame leaves 8 us after the one before it, so nearly half arrive behind one of the next.
+        let overtaken = overtaken(&frames);
+        assert!((4_000..5_000).contains(&overtaken), "{overtaken}");
+        assert_ne!(frames, arrivals(&mut Hop::new(line, 2), 10_000));
+    }
+
+    #[test]
+    fn what_is_late_is_so_by_any_part_of_what_was_told() {
+        let most = MS * 5;
+        let line = Line { reordered: 0.1, reordering: Reordering::Late(most), ..ENDLESS };
+        let mut hop = Hop::new(line, 1);
+        let lateness = arrivals(&mut hop, 100_000).into_iter().map(late);
+        let late: Vec<Duration> = lateness.filter(|it| !it.is_zero()).collect();
+        assert_eq!(late.len() as u64, hop.counts().reordered);
+        assert_is_even(late.into_iter(), most);
+    }
+
+    #[test]
+    fn what_is_ahead_waits_for_the_port_alone() {
+        let line = Line {
+            jitter: Duration::from_micros(400),
+            reordered: 0.01,
+            reordering: Reordering::Ahead,
+            ..ENDLESS
+        };
+        let mut hop = Hop::new(line, 1);
+        let frames = arrivals(&mut hop, 10_000);
+        let is_ahead = |&(due, number): &(Duration, u32)| due == sent_at(number);
+        assert!(frames.iter().all(|frame| is_ahead(frame) || frame.0 >= sent_at(frame.1) + MS));
+        let ahead: Vec<u32> = frames.iter().copied().filter(is_ahead).map(|it| it.1).collect();
+        assert!((70..130).contains(&ahead.len()) && ahead.is_sorted(), "{ahead:?}");
+        assert_eq!(ahead.len() as u64, hop.counts().reordered);
+        // In the millisecond before the first of the others only such arrive.
+        let first = ahead.iter().filter(|&&number| sent_at(number) < MS).count();
+        assert!(first > 0 && frames[..first].iter().all(is_ahead), "{first}");
+    }
+
+    #[test]
+    fn two_numbers_are_drawn_for_each_frame_of_a_line_without_chance() {
+        let mut hop = Hop::new(LINE, 1);
+        arrivals(&mut hop, 100);
+        let mut chance = Rng::with_seed(1);
+        for _ in 0..200 {
+            chance.f64();
+        }
+        assert_eq!(hop.chance, chance);
     }
 }

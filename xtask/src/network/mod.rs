@@ -26,7 +26,7 @@ use crate::lab::Lab;
 use crate::tally::Tally;
 use crate::{dist, terminal, workspace};
 use cable::{Cable, ENDS, Kind};
-use hop::{Counts, Line};
+use hop::{Counts, Line, Reordering};
 use hosts::{ADDRESSES, Host};
 use programs::{Pair, Traffic};
 
@@ -54,23 +54,40 @@ struct Path {
     mtu: u32,
     /// One way.
     delay_us: u64,
+    jitter_us: u64,
     loss_percent: f64,
     reordered_percent: f64,
+    reordering: Reordering,
 }
 
 const fn path(mtu: u32, delay_us: u64, loss_percent: f64, reordered_percent: f64) -> Path {
-    Path { mtu, delay_us, loss_percent, reordered_percent }
+    let reordering = Reordering::USUAL;
+    Path { mtu, delay_us, jitter_us: 0, loss_percent, reordered_percent, reordering }
 }
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { mtu, delay_us, loss_percent, reordered_percent } = *self;
+        let Self { mtu, delay_us, jitter_us, loss_percent, reordered_percent, reordering } = *self;
         write!(f, "{mtu} B, {:>4} ms", delay_us as f64 / 1000.0)?;
-        match (loss_percent > 0.0, reordered_percent > 0.0) {
-            (false, false) => write!(f, ", nothing lost"),
-            (true, false) => write!(f, ", {loss_percent} % lost"),
-            (false, true) => write!(f, ", {reordered_percent} % reordered"),
-            (true, true) => write!(f, ", {loss_percent} % lost, {reordered_percent} % reordered"),
+        let (is_lost, is_reordered) = (loss_percent > 0.0, reordered_percent > 0.0);
+        if jitter_us > 0 {
+            write!(f, ", {} ms jitter", jitter_us as f64 / 1000.0)?;
+        } else if !is_lost && !is_reordered {
+            write!(f, ", nothing lost")?;
+        }
+        if is_lost {
+            write!(f, ", {loss_percent} % lost")?;
+        }
+        if !is_reordered {
+            return Ok(());
+        }
+        write!(f, ", {reordered_percent} % ")?;
+        match reordering {
+            Reordering::Late(most) if reordering != Reordering::USUAL => {
+                write!(f, "late by {} ms", most.as_micros() as f64 / 1000.0)
+            }
+            Reordering::Late(_) => write!(f, "reordered"),
+            Reordering::Ahead => write!(f, "ahead"),
         }
     }
 }
@@ -124,17 +141,21 @@ impl Choice {
         let own = [
             number("--mtu", 1280.0, 9000.0)?,
             number("--delay-us", 0.0, 1e6)?,
+            number("--jitter-us", 0.0, 1e6)?,
             number("--loss", 0.0, 50.0)?,
             number("--reordered", 0.0, 50.0)?,
+            number("--late-us", 1.0, 1e6)?,
         ];
         let tcp: Option<String> = arguments.opt_value_from_str("--tcp")?;
         words.extend(tcp.iter().flat_map(|name| ["--tcp".to_owned(), name.clone()]));
-        let [all, events, frames, latency, share, alike] =
-            ["--all", "--events", "--frames", "--latency", "--share", "--alike"].map(|flag| {
-                let is_given = arguments.contains(flag);
-                words.extend(is_given.then(|| flag.to_owned()));
-                is_given
-            });
+        let mut flag = |name: &'static str| {
+            let is_given = arguments.contains(name);
+            words.extend(is_given.then(|| name.to_owned()));
+            is_given
+        };
+        let [all, ahead, events, frames] =
+            ["--all", "--ahead", "--events", "--frames"].map(&mut flag);
+        let [latency, share, alike] = ["--latency", "--share", "--alike"].map(flag);
         let mode = match (latency, share, alike) {
             (true, false, false) => Mode::Latency,
             (false, true, false) => Mode::Share,
@@ -153,21 +174,43 @@ impl Choice {
             Mode::Goodput | Mode::Latency => SECONDS,
         };
         let seconds = seconds.unwrap_or(usual);
-        let paths = match (own.iter().any(Option::is_some), all) {
+        let paths = match (ahead || own.iter().any(Option::is_some), all) {
             (true, true) => {
-                bail!("--all, or one path by --mtu, --delay-us, --loss and --reordered")
+                bail!(
+                    "--all, or one path by --mtu, --delay-us, --jitter-us, --loss and --reordered"
+                )
             }
             (false, true) => matrix(),
             (false, false) => PATHS.to_vec(),
-            (true, false) => {
-                let [mtu, delay, loss, reordered] = own;
-                let (mtu, delay) = (mtu.unwrap_or(1500.0) as u32, delay.unwrap_or(0.0) as u64);
-                vec![path(mtu, delay, loss.unwrap_or(0.0), reordered.unwrap_or(0.0))]
-            }
+            (true, false) => vec![own_path(own, ahead)?],
         };
         let kind = if frames { Kind::Frames } else { Kind::Packets };
         Ok(Self { mode, paths, rounds, gbps, queue_kb, events, kind, tcp, seconds, inside, words })
     }
+}
+
+/// The path of flags, in the order of [`Path`]'s fields.
+fn own_path(numbers: [Option<f64>; 6], is_ahead: bool) -> Result<Path> {
+    let [mtu, delay, jitter, loss, reordered, late] = numbers;
+    let [delay, jitter, loss, reordered] =
+        [delay, jitter, loss, reordered].map(|number| number.unwrap_or(0.0));
+    let path = Path {
+        jitter_us: jitter as u64,
+        ..path(mtu.unwrap_or(1500.0) as u32, delay as u64, loss, reordered)
+    };
+    let (name, reordering) = match (late, is_ahead) {
+        (None, false) => return Ok(path),
+        (Some(late), false) => ("--late-us", Reordering::Late(Duration::from_micros(late as u64))),
+        (None, true) => ("--ahead", Reordering::Ahead),
+        (Some(_), true) => bail!("--late-us or --ahead: what is reordered comes late, or ahead"),
+    };
+    if reordered == 0.0 {
+        bail!("{name} is for what is reordered, and nothing is\n hint: --reordered 1");
+    }
+    if is_ahead && path.delay_us == 0 {
+        bail!("--ahead skips the delay of the path, and there is none\n hint: --delay-us 5000");
+    }
+    Ok(Path { reordering, ..path })
 }
 
 /// Each MTU with each delay, and with each of them each loss, and reordering.
@@ -341,8 +384,10 @@ impl Joined {
     fn by(path: Path, choice: &Choice, round: usize) -> Result<Self> {
         let line = Line {
             delay: Duration::from_micros(path.delay_us),
+            jitter: Duration::from_micros(path.jitter_us),
             loss: path.loss_percent / 100.0,
             reordered: path.reordered_percent / 100.0,
+            reordering: path.reordering,
             gbps: choice.gbps,
             queue_bytes: choice.queue_kb * 1000,
         };
@@ -445,4 +490,55 @@ fn labs(hosts: &[Host; 2]) -> Result<[Lab; 2]> {
         Ok(Lab::open_on(ENDS[at], ADDRESSES[at])?.within(hosts[at].id()))
     };
     Ok([lab(0)?, lab(1)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Choice> {
+        let words = line.split_whitespace().map(Into::into).collect();
+        let mut arguments = Arguments::from_vec(words);
+        let choice = Choice::parse(&mut arguments, 1)?;
+        assert!(arguments.finish().is_empty(), "{line}");
+        Ok(choice)
+    }
+
+    #[test]
+    fn a_path_of_flags_is_shown_and_passed_on() {
+        for (line, shown) in [
+            ("--delay-us 1000", "1500 B,    1 ms, nothing lost"),
+            ("--mtu 9000 --loss 0.1 --reordered 2", "9000 B,    0 ms, 0.1 % lost, 2 % reordered"),
+            ("--delay-us 3000 --jitter-us 4000", "1500 B,    3 ms, 4 ms jitter"),
+            ("--jitter-us 500 --loss 1", "1500 B,    0 ms, 0.5 ms jitter, 1 % lost"),
+            ("--reordered 1 --late-us 200", "1500 B,    0 ms, 1 % reordered"),
+            ("--reordered 1 --late-us 4500", "1500 B,    0 ms, 1 % late by 4.5 ms"),
+            ("--delay-us 5000 --reordered 1 --ahead", "1500 B,    5 ms, 1 % ahead"),
+        ] {
+            let Choice { paths, words, .. } = parse(line).unwrap();
+            assert_eq!(paths.iter().map(Path::to_string).collect::<Vec<_>>(), [shown], "{line}");
+            // The first two are the rounds, which are read before.
+            assert_eq!(parse(&words[2..].join(" ")).unwrap().paths, paths, "{line}");
+        }
+    }
+
+    #[test]
+    fn flags_that_say_nothing_together_are_refused() {
+        for (line, why) in [
+            ("--late-us 500", "--late-us is for what is reordered, and nothing is"),
+            ("--delay-us 5000 --ahead --reordered 0", "--ahead is for what is reordered"),
+            ("--delay-us 5000 --reordered 1 --ahead --late-us 500", "--late-us or --ahead"),
+            ("--jitter-us 500 --reordered 1 --ahead", "--ahead skips the delay of the path"),
+            ("--all --ahead", "--all, or one path by"),
+            ("--all --jitter-us 500", "--all, or one path by"),
+            ("--jitter-us 2e6", "--jitter-us is from 0 to 1000000, not 2000000"),
+            ("--reordered 1 --late-us 0", "--late-us is from 1 to 1000000, not 0"),
+        ] {
+            let error = parse(line).err().map(|error| error.to_string());
+            assert!(
+                error.as_ref().is_some_and(|error| error.starts_with(why)),
+                "{line}: {error:?}"
+            );
+        }
+    }
 }
