@@ -1,13 +1,14 @@
 //! Selective repeat: what a requester learns of packets behind a gap, and responses that arrive out
 //! of order.
 
-use rdma::{Memory, Psn, QpState, Span, Time};
+use rdma::{Memory, Psn, QpState, Time};
 use wire::opcode::Operation as Response;
 use wire::{roce, saeth};
 
 use crate::Blocked;
 use crate::adapter::Adapter;
 use crate::arrival::Carried;
+use crate::congestion::RoundTrip;
 use crate::limits::TRAIN_LOST_PACKETS;
 use crate::qp::Qp;
 use crate::recovery::Moment;
@@ -35,20 +36,20 @@ impl Qp {
         let moment = self.moment(now);
         self.requester.record(missing, arrived, &moment);
         let [newest, ..] = arrived.ranges;
-        let end = missing.plus(if newest.packets > 0 { newest.end() } else { 0 });
         if newest.packets > 0 {
-            self.requester.prove_sent(end.minus(1));
+            self.requester.prove_sent(missing.plus(newest.end() - 1));
         }
-        self.hear_behind_a_gap(now, end);
+        self.hear_behind_a_gap(now);
         self.send_gaps(now, adapter);
         Ok(())
     }
 
-    /// The packet before `end`, or the response, has arrived behind a gap.
-    fn hear_behind_a_gap(&mut self, now: Time, end: Psn) {
+    /// Packets, or responses, have arrived behind a gap.
+    fn hear_behind_a_gap(&mut self, now: Time) {
         let requester = &self.requester;
         let (is_full, behind) = (requester.is_window_full(), requester.delivered_packets());
-        let round_trip = self.pacer.arrived_behind_a_gap(now, end, is_full, behind);
+        let has = |psn| requester.has_come(psn);
+        let round_trip = self.pacer.arrived_behind_a_gap(now, is_full, behind, has);
         self.note_round_trip(now, round_trip);
         self.arm_probe(now, true);
     }
@@ -114,7 +115,7 @@ impl Qp {
         }
         let probes = core::mem::take(&mut self.requester.probes_sent);
         if let Some(took) = self.pacer.probed_in_vain() {
-            self.patience.measured(now, took);
+            self.patience.measured(now, RoundTrip::single(took));
         } else if probes > 0 {
             self.patience.probed_in_vain(probes);
         } else if scoreboard.has_resent_any() {
@@ -122,7 +123,7 @@ impl Qp {
         }
     }
 
-    pub(super) fn note_round_trip(&mut self, now: Time, took: Option<Span>) {
+    pub(super) fn note_round_trip(&mut self, now: Time, took: Option<RoundTrip>) {
         if let Some(took) = took {
             self.patience.measured(now, took);
             self.requester.probes_sent = 0;
@@ -170,7 +171,7 @@ impl Qp {
     ) -> Result<(), Drop> {
         if let Some(scoreboard) = &mut self.requester.scoreboard {
             scoreboard.responses.keep::<M>(header, carried, 1);
-            self.hear_behind_a_gap(now, header.bth.psn.next());
+            self.hear_behind_a_gap(now);
         }
         Ok(())
     }

@@ -32,12 +32,10 @@ use crate::limits::{
     BBR_PACE_PERCENT, BBR_PACE_PERCENT_AT_START, BBR_RATE_ROUNDS, BBR_RECENT, BBR_SPARE_PACKETS,
     PACED_BATCH_BYTES, PACED_BATCH_MOST, SHORTEST_ROUND_TRIP_KNOWN,
 };
-use crate::of_late::Shortest;
+use crate::of_late::{Shortest, Usual};
 
 /// The whole of a part.
 const WHOLE: u64 = 1_000;
-/// Of so many round trips the lower median counts.
-const USUAL_OF: usize = 8;
 
 /// What a sender is set to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,8 +95,7 @@ pub(crate) struct BbrWindow {
     window: u64,
     /// Packets that have arrived since the window last grew.
     earned: u64,
-    /// The last round trips.
-    last: Option<[Span; USUAL_OF]>,
+    usual: Usual,
     shortest: Shortest,
     /// Of the last second or two: where others hold a queue that never drains, the path is as long as that.
     recent: Shortest,
@@ -137,7 +134,7 @@ impl BbrWindow {
             window: first.clamp(settings.minimum_window, settings.maximum_window).into(),
             settings,
             earned: 0,
-            last: None,
+            usual: Usual::default(),
             shortest: Shortest::default(),
             recent: Shortest::default(),
             batch: Shortest::default(),
@@ -178,15 +175,6 @@ impl BbrWindow {
         self.recent.get().map_or(0, |shortest| self.packets_in(shortest))
     }
 
-    /// The lower median of the last few: the path is not as short as it was for single packets that overtook others.
-    fn usual(&mut self, took: Span) -> Span {
-        let last = self.last.get_or_insert([took; USUAL_OF]);
-        last.rotate_left(1);
-        last[USUAL_OF - 1] = took;
-        let mut sorted = *last;
-        *sorted.select_nth_unstable(USUAL_OF / 2 - 1).1
-    }
-
     fn heard(&mut self, now: Time, progress: &Progress) {
         let news = progress.delivered.saturating_sub(self.delivered);
         self.delivered = progress.delivered;
@@ -194,14 +182,16 @@ impl BbrWindow {
         self.was_full |= progress.is_window_full;
         let is_used = self.was_full;
         if let Some(took) = progress.round_trip {
-            let usual = self.usual(took);
-            self.shortest.measured(now, usual, SHORTEST_ROUND_TRIP_KNOWN);
-            self.recent.measured(now, usual, BBR_RECENT);
+            if let Some(oldest) = progress.oldest_round_trip {
+                let usual = self.usual.measured(oldest);
+                self.shortest.measured(now, usual, SHORTEST_ROUND_TRIP_KNOWN);
+                self.recent.measured(now, usual, BBR_RECENT);
+            }
             let shortest = self.shortest.get().unwrap_or(took);
             self.ceiling.measured(took, shortest, self.batch.get().unwrap_or(took));
             let packets = progress.delivered.saturating_sub(progress.delivered_when_sent);
-            let rate =
-                u128::from(packets) * 1_024 * PS_PER_SECOND / u128::from(took.as_ps().max(1));
+            let rate = u128::from(packets) * 1_024 * PS_PER_SECOND
+                / u128::from(took.max(shortest).as_ps().max(1));
             self.rates[0] = self.rates[0].max(u64::try_from(rate).unwrap_or(u64::MAX));
             // A READ that waits at the responder for one that was lost is acknowledged, and delivers nothing yet.
             if packets > 0 && progress.delivered_when_sent >= self.round_end {
@@ -411,6 +401,7 @@ mod tests {
                     delivered: delivered[flow],
                     delivered_when_sent: when_sent,
                     round_trip: Some(now.since(sent)),
+                    oldest_round_trip: Some(now.since(sent)),
                     is_window_full: true,
                     ..Progress::default()
                 };

@@ -64,7 +64,7 @@ pub use hpcc::Hpcc;
 use hpcc::HpccWindow;
 pub use keys::{Conflict, Key};
 use none::Unlimited;
-pub(crate) use pacer::Pacer;
+pub(crate) use pacer::{Pacer, RoundTrip};
 pub use parameters::{PARAMETERS, Parameter};
 pub use settings::{Dcqcn, Notification, Settings, Share, Volume};
 pub use swift::Swift;
@@ -141,6 +141,9 @@ pub struct Progress {
     /// From sending the last request that asked for an acknowledgement and has one now until now; `None`
     /// if there is none, or packets were repeated.
     pub round_trip: Option<Span>,
+    /// That of the oldest packet that it tells of: the path is no longer than that, even if acknowledgements overtake each
+    /// other. `None` if the packet itself has overtaken others.
+    pub oldest_round_trip: Option<Span>,
     /// All packets that have arrived, also behind gaps, since the queue pair was made.
     pub delivered: u64,
     /// As many when the packet was sent whose round trip this is.

@@ -25,6 +25,22 @@ struct Asked {
     delivered: u64,
 }
 
+/// Round trips that end at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RoundTrip {
+    pub(crate) newest: Span,
+    /// The path is no longer than that, whichever acknowledgements have overtaken others; `None` if the packet itself has
+    /// overtaken some, so that it says nothing of that.
+    pub(crate) oldest: Option<Span>,
+}
+
+impl RoundTrip {
+    /// Of one packet, in its turn.
+    pub(crate) fn single(took: Span) -> Self {
+        Self { newest: took, oldest: Some(took) }
+    }
+}
+
 /// Holds data packets back until their time has come, and says how much may be in flight.
 #[derive(Debug)]
 pub(crate) struct Pacer {
@@ -261,7 +277,7 @@ impl Pacer {
         unacked: Psn,
         [packets, under_way, behind]: [u32; 3],
         is_window_full: bool,
-    ) -> Option<Span> {
+    ) -> Option<RoundTrip> {
         if self.is_limited {
             self.controller.on_progress(now);
         }
@@ -270,7 +286,8 @@ impl Pacer {
         }
         self.acknowledged += u64::from(packets);
         self.note_delivered(behind);
-        let (round_trip, delivered_when_sent) = self.round_trip_to(now, unacked);
+        let ended = self.round_trip_to(now, unacked);
+        let (round_trip, delivered_when_sent) = ended.unzip();
         if let Some(probed) = self.probed.take_if(|probed| !probed.end.is_after(unacked)) {
             self.doubtful = Some(now.since(probed.at));
         }
@@ -282,9 +299,10 @@ impl Pacer {
                 packets,
                 bytes,
                 under_way,
-                round_trip,
+                round_trip: round_trip.map(|it| it.newest),
+                oldest_round_trip: round_trip.and_then(|it| it.oldest),
                 delivered: self.delivered,
-                delivered_when_sent,
+                delivered_when_sent: delivered_when_sent.unwrap_or(0),
                 packet_bytes: self.packet_bytes,
                 is_marked,
                 is_window_full,
@@ -297,25 +315,30 @@ impl Pacer {
         round_trip
     }
 
-    /// The newest packet that has arrived, behind a gap, is the one before `end`; `behind` the gap, so many
-    /// have. Returns its round trip.
+    /// Packets behind a gap have arrived, `behind` in all; which ones `has` tells. Returns the round trip of the newest that has
+    /// arrived now.
     pub(crate) fn arrived_behind_a_gap(
         &mut self,
         now: Time,
-        end: Psn,
         is_window_full: bool,
         behind: u32,
-    ) -> Option<Span> {
+        has: impl Fn(Psn) -> bool,
+    ) -> Option<RoundTrip> {
         if !self.measures {
             return None;
         }
         self.note_delivered(behind);
-        let (round_trip, delivered_when_sent) = self.round_trip_to(now, end);
+        let ended = self.round_trip_of(now, has);
+        let (round_trip, delivered_when_sent) = ended.unzip();
         if self.listens {
-            let delivered = self.delivered;
-            let packet_bytes = self.packet_bytes;
-            let news = Progress { round_trip, delivered, delivered_when_sent, ..<_>::default() };
-            let progress = Progress { is_window_full, packet_bytes, ..news };
+            let progress = Progress {
+                round_trip: round_trip.map(|it| it.newest),
+                delivered: self.delivered,
+                delivered_when_sent: delivered_when_sent.unwrap_or(0),
+                packet_bytes: self.packet_bytes,
+                is_window_full,
+                ..Progress::default()
+            };
             self.controller.on_arrival_behind_a_gap(now, &progress);
             self.set_window();
         }
@@ -327,17 +350,35 @@ impl Pacer {
         self.delivered = self.delivered.max(self.acknowledged + u64::from(behind));
     }
 
-    /// The round trip of the last packet before `end` that asked for an acknowledgement, and how many had
-    /// arrived when it was sent.
-    fn round_trip_to(&mut self, now: Time, end: Psn) -> (Option<Span>, u64) {
-        let (mut round_trip, mut delivered) = (None, 0);
+    /// The round trips of the packets before `end` that asked for an acknowledgement, and how many had arrived when the last
+    /// of them was sent.
+    fn round_trip_to(&mut self, now: Time, end: Psn) -> Option<(RoundTrip, u64)> {
+        let first = self.asked.front()?.at;
+        let mut last = None;
         while let Some(asked) = self.asked.front()
             && !asked.end.is_after(end)
         {
-            (round_trip, delivered) = (Some(now.since(asked.at)), asked.delivered);
-            self.asked.pop_front();
+            last = self.asked.pop_front();
         }
-        (round_trip, delivered)
+        last.map(|last| {
+            (
+                RoundTrip { newest: now.since(last.at), oldest: Some(now.since(first)) },
+                last.delivered,
+            )
+        })
+    }
+
+    /// The same of those that have arrived: they may have overtaken others, which are still under way.
+    fn round_trip_of(&mut self, now: Time, has: impl Fn(Psn) -> bool) -> Option<(RoundTrip, u64)> {
+        let mut newest = None;
+        self.asked.retain(|asked| {
+            let has_arrived = has(asked.end.minus(1));
+            if has_arrived {
+                newest = Some(*asked);
+            }
+            !has_arrived
+        });
+        newest.map(|it| (RoundTrip { newest: now.since(it.at), oldest: None }, it.delivered))
     }
 
     /// The traffic class of a data packet of a queue pair that has `class`.
@@ -427,6 +468,26 @@ mod tests {
         assert_eq!(pacer.window_bytes(), 3_000);
         let heard = std::format!("{:?}", pacer.controller);
         assert_eq!(heard, "Heard([None, Some(22), None])");
+    }
+
+    #[test]
+    fn round_trips_are_of_what_has_arrived_and_not_of_what_it_has_overtaken() {
+        let mut pacer = Pacer::new(&Congestion::None, QpType::Rc, u64::MAX);
+        pacer.measure();
+        for (at, end) in [(10, 5), (20, 9), (30, 13), (40, 17)] {
+            pacer.asked(us(at), Psn::new(end));
+        }
+        let none = pacer.arrived_behind_a_gap(us(41), false, 1, |psn| psn == Psn::new(9));
+        assert!(none.is_none(), "it was not asked for");
+        let ended = pacer.arrived_behind_a_gap(us(45), false, 1, |psn| psn == Psn::new(12));
+        let RoundTrip { newest, oldest } = ended.unwrap();
+        assert_eq!((newest, oldest), (Span::from_us(15), None));
+        // An acknowledgement that has overtaken another tells of two.
+        let ended = pacer.on_progress(us(50), Psn::new(13), [13, 4, 0], false);
+        let RoundTrip { newest, oldest } = ended.unwrap();
+        assert_eq!((newest, oldest), (Span::from_us(30), Some(Span::from_us(40))));
+        let ended = pacer.on_progress(us(60), Psn::new(17), [4, 0, 0], false);
+        assert_eq!(ended.unwrap().oldest, Some(Span::from_us(20)));
     }
 
     #[test]

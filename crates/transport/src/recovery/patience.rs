@@ -13,11 +13,12 @@
 
 use rdma::{Span, Time};
 
+use crate::congestion::RoundTrip;
 use crate::limits::{
     OVERTAKEN_WAIT_KNOWN, OVERTAKEN_WAIT_MIN, OVERTAKEN_WAIT_TIMES_MAX, PROBE_DOUBLINGS,
     PROBE_WAIT_FIRST, PROBE_WAIT_MIN, SHORTEST_ROUND_TRIP_KNOWN,
 };
-use crate::of_late::Shortest;
+use crate::of_late::{Shortest, Usual};
 
 /// The round trips of one connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +33,7 @@ pub(crate) struct Patience {
     /// Since probes were in vain the wait is doubled so often, until a round trip is measured: the path is longer than
     /// is known.
     doublings: u8,
+    usual: Usual,
     shortest: Shortest,
     smoothed: Option<Span>,
     variation: Span,
@@ -59,8 +61,10 @@ impl Patience {
     }
 
     /// A round trip was measured (RFC 6298, 2).
-    pub(crate) fn measured(&mut self, now: Time, took: Span) {
-        self.shortest.measured(now, took, SHORTEST_ROUND_TRIP_KNOWN);
+    pub(crate) fn measured(&mut self, now: Time, RoundTrip { newest: took, oldest }: RoundTrip) {
+        if let Some(oldest) = oldest {
+            self.shortest.measured(now, self.usual.measured(oldest), SHORTEST_ROUND_TRIP_KNOWN);
+        }
         self.doublings = 0;
         let Some(smoothed) = self.smoothed else {
             (self.smoothed, self.variation) = (Some(took), part(took, 1, 2));
@@ -144,6 +148,12 @@ fn part(span: Span, of: u64, whole: u64) -> Span {
 mod tests {
     use super::*;
 
+    impl Patience {
+        fn took(&mut self, now: Time, took: Span) {
+            self.measured(now, RoundTrip::single(took));
+        }
+    }
+
     fn us(us: u64) -> Time {
         Time::ZERO + Span::from_us(us)
     }
@@ -152,10 +162,10 @@ mod tests {
     fn a_probe_waits_for_two_round_trips_and_their_variation_and_twice_as_long_each_time() {
         let mut patience = Patience::new(OVERTAKEN_WAIT_MIN);
         assert_eq!(patience.for_probe(0), Some(PROBE_WAIT_FIRST));
-        patience.measured(us(0), Span::from_us(8_000));
+        patience.took(us(0), Span::from_us(8_000));
         assert_eq!(patience.for_probe(0), Some(Span::from_us(2 * 8_000 + 4_000)));
         for step in 1..200 {
-            patience.measured(us(step), Span::from_us(8_000));
+            patience.took(us(step), Span::from_us(8_000));
         }
         let wait = patience.for_probe(0).unwrap();
         assert!((Span::from_us(16_000)..Span::from_us(16_010)).contains(&wait), "{wait}");
@@ -167,20 +177,35 @@ mod tests {
     fn the_overtaken_have_a_quarter_of_the_shortest_round_trip_of_late() {
         let mut patience = Patience::new(OVERTAKEN_WAIT_MIN);
         assert_eq!(patience.for_overtaken(us(4)), OVERTAKEN_WAIT_MIN);
-        patience.measured(us(1), Span::from_us(8_000));
-        patience.measured(us(2), Span::from_us(20_000));
+        patience.took(us(1), Span::from_us(8_000));
+        patience.took(us(2), Span::from_us(20_000));
         assert_eq!(patience.for_overtaken(us(4)), Span::from_us(2_000));
         let mut sprayed = Patience { is_sprayed: true, ..patience };
         // 8,000 + (20,000 - 8,000) / 8, and four times 3/4 of 4,000 + 1/4 of 12,000.
         assert_eq!(sprayed.for_overtaken(us(4)), Span::from_us(9_500 + 4 * 6_000));
         assert_eq!(sprayed.for_probe(0), None);
         sprayed = Patience::of_many_paths(Span::from_us(400));
-        sprayed.measured(us(1), Span::from_us(5));
+        sprayed.took(us(1), Span::from_us(5));
         assert_eq!(sprayed.for_overtaken(us(4)), Span::from_us(400));
         // The path has become longer.
-        for round in 1..4 {
-            patience.measured(us(3) + SHORTEST_ROUND_TRIP_KNOWN * round, Span::from_us(40_000));
+        for round in 1..9 {
+            patience.took(us(3) + SHORTEST_ROUND_TRIP_KNOWN * round, Span::from_us(40_000));
         }
         assert_eq!(patience.for_overtaken(us(4)), Span::from_us(10_000));
+    }
+
+    #[test]
+    fn what_has_overtaken_others_tells_nothing_of_the_shortest() {
+        let mut patience = Patience::new(OVERTAKEN_WAIT_MIN);
+        for step in 0..64 {
+            let oldest = (step % 2 == 0).then_some(Span::from_us(8_000));
+            patience.measured(us(step), RoundTrip { newest: Span::from_us(80), oldest });
+        }
+        assert_eq!(patience.shortest(), Some(Span::from_us(8_000)));
+        // Nor do three in a row of acknowledgements that have.
+        for took in [80, 80, 80, 8_000, 8_000, 8_000, 8_000, 8_000] {
+            patience.took(us(100), Span::from_us(took));
+            assert_eq!(patience.shortest(), Some(Span::from_us(8_000)));
+        }
     }
 }

@@ -386,6 +386,11 @@ impl Scoreboard {
         psn.distance_from(self.unacked) < OUT_OF_ORDER_PACKETS_MAX && self.arrived[word] & bit != 0
     }
 
+    /// Whether the packet `psn`, or a response to it, is known to have arrived.
+    pub(crate) fn has_come(&self, psn: Psn) -> bool {
+        self.has_arrived(psn) || self.responses.has(psn)
+    }
+
     fn place_of(&self, psn: Psn) -> Option<Place> {
         *self.resent.get(index(psn))?
     }

@@ -114,6 +114,11 @@ impl Requester {
         self.copy.take().filter(|copy| !copy.psn.is_before(self.unacked))
     }
 
+    /// Whether the packet `psn`, or a response to it, is known to have arrived behind a gap.
+    pub(crate) fn has_come(&self, psn: Psn) -> bool {
+        self.scoreboard.as_ref().is_some_and(|board| board.has_come(psn))
+    }
+
     /// How many packets are known to have brought, behind a gap, what they carry.
     pub(crate) fn delivered_packets(&self) -> u32 {
         self.scoreboard.as_ref().map_or(0, |board| board.delivered_packets())
