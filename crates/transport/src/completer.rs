@@ -49,6 +49,7 @@ impl Qp {
         }
         let result = self.take_response(now, header, carried, memory, adapter);
         self.take_kept_responses(now, memory, adapter);
+        self.note_late(now);
         if self.requester.suspects_some() {
             self.send_gaps(now, adapter);
         }

@@ -89,7 +89,7 @@ pub(crate) const OVERTAKEN_WAIT_MIN: Span = Span::from_us(300);
 pub(crate) const OVERTAKEN_MARKS: u64 = 8;
 /// Where packets were repeated that were only late, others have up to so many times as long.
 pub(crate) const OVERTAKEN_WAIT_TIMES_MAX: u8 = 64;
-/// And as long as nothing was repeated in vain for this time, they have as long as at first.
+/// And half as many times for each such time in which nothing was repeated in vain.
 pub(crate) const OVERTAKEN_WAIT_KNOWN: Span = Span::from_ms(2_000);
 /// How long nothing must be heard before a probe is sent, at least.
 pub(crate) const PROBE_WAIT_MIN: Span = Span::from_ms(1);

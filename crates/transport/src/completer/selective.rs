@@ -94,6 +94,15 @@ impl Qp {
         true
     }
 
+    /// Takes note of losses that were none.
+    pub(super) fn note_late(&mut self, now: Time) {
+        let late = self.requester.take_late();
+        if late > 0 {
+            self.patience.repeated_in_vain(now);
+            self.pacer.were_late(late);
+        }
+    }
+
     /// The present, at which something is heard.
     pub(super) fn moment(&self, now: Time) -> Moment {
         let by = self.patience.answered_by(now);

@@ -283,6 +283,10 @@ impl Controller for BbrWindow {
         self.is_starting = self.is_starting && !self.ceiling.has_lost_many(self.settings.loss);
     }
 
+    fn on_late(&mut self, packets: u32) {
+        self.ceiling.were_late(packets.into());
+    }
+
     /// One packet, as in TCP (RFC 5681): many flows that begin at once, or have lost all that was under way, do not
     /// lose it again.
     fn on_timeout(&mut self) {

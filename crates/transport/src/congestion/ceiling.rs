@@ -90,6 +90,8 @@ pub(super) struct Ceiling {
     level: Level,
     /// What was sent before it fell is not lost because it did not.
     has_just_fallen: bool,
+    /// Where it was before it fell, and how many packets it fell for that may be lost.
+    fell: Option<(Level, u64)>,
     /// The last round trip, or what is left of a longer one before it.
     peak: Span,
     meets_queue: bool,
@@ -135,7 +137,29 @@ impl Ceiling {
         if packets > 0 {
             self.run = 0;
         }
+        if let Some((_, lost)) = self.fell.as_mut().filter(|_| self.has_just_fallen) {
+            *lost += packets;
+        }
         self.seen[usize::from(self.meets_queue)].lost += packets;
+    }
+
+    /// So many that counted as lost had been late. If it fell for no others, it is where it was (RFC 4015).
+    pub(super) fn were_late(&mut self, packets: u64) {
+        let [free, queued] = &mut self.seen;
+        let mut left = packets;
+        for tally in [queued, free, &mut self.sample] {
+            let less = left.min(tally.lost);
+            tally.lost -= less;
+            left -= less;
+        }
+        self.excess = self.excess.saturating_sub(packets * MILLION);
+        if let Some((before, lost)) = &mut self.fell {
+            *lost = lost.saturating_sub(packets);
+            if *lost == 0 {
+                self.level.restore(before);
+                self.fell = None;
+            }
+        }
     }
 
     /// Whether a flow that begins has lost so many in this round that it has found the end of the path.
@@ -188,7 +212,7 @@ impl Ceiling {
             let floor = if is_clean { 0 } else { floor };
             let ceiling = (used * BBR_FALL_PERCENT / 100).max(floor).min(used);
             let rounds = BBR_RECOVERY.as_ps() / round.shortest.as_ps().max(1);
-            self.fall(round.now, [used, ceiling], rounds, Why::Queue);
+            self.fall(round.now, [used, ceiling], rounds, Why::Queue, all.lost);
             return true;
         }
         if sample.all() < BBR_LOSS_SAMPLE {
@@ -199,7 +223,13 @@ impl Ceiling {
         let is_full = sample.is_more_than(round.loss);
         if is_full {
             let ceiling = (used * BBR_FALL_PERCENT_UNSEEN / 100).max(round.product);
-            self.fall(round.now, [used, ceiling], BBR_RECOVERY_ROUNDS_UNSEEN, Why::Unseen);
+            self.fall(
+                round.now,
+                [used, ceiling],
+                BBR_RECOVERY_ROUNDS_UNSEEN,
+                Why::Unseen,
+                sample.lost,
+            );
         } else {
             let before = self.chance_ppm * (SAMPLES - 1);
             self.chance_ppm = (before + sample.lost_ppm()) / SAMPLES;
@@ -223,7 +253,8 @@ impl Ceiling {
         self.clean_at.is_some_and(|at| now.since(at) < BBR_CLEAN_KNOWN)
     }
 
-    fn fall(&mut self, now: Time, span: [u64; 2], rounds: u64, why: Why) {
+    fn fall(&mut self, now: Time, span: [u64; 2], rounds: u64, why: Why, lost: u64) {
+        self.fell = Some((self.level, lost));
         self.level.fall(now, span, rounds, why);
         self.has_just_fallen = true;
     }
@@ -324,6 +355,25 @@ mod tests {
         assert!(round(&mut ceiling, long, 12));
         assert!(!round(&mut ceiling, long, 50));
         assert!(round(&mut ceiling, long, 20), "at once");
+    }
+
+    #[test]
+    fn a_fall_is_taken_back_if_all_that_it_fell_for_was_late() {
+        let long = SHORTEST + Span::from_ms(1);
+        let mut ceiling = Ceiling::default();
+        assert!(!round(&mut ceiling, long, 0));
+        assert!(round(&mut ceiling, long, 2));
+        let fallen = ceiling.packets();
+        ceiling.lost(1);
+        ceiling.were_late(2);
+        assert_eq!(ceiling.packets(), fallen, "one that was sent before it fell is lost");
+        ceiling.were_late(1);
+        assert_eq!(ceiling.packets(), u64::MAX);
+        // It has not been lost in the next round either.
+        ceiling.lost(3);
+        ceiling.were_late(3);
+        assert!(!round(&mut ceiling, long, 0) && !round(&mut ceiling, long, 0));
+        assert!(round(&mut ceiling, long, 1));
     }
 
     /// Such losses were taken for chance, until many packets had met no queue: so nothing was ever too much.

@@ -193,6 +193,10 @@ impl Controller for Bounded {
         self.0.on_repetition(packets);
     }
 
+    fn on_late(&mut self, packets: u32) {
+        self.0.on_late(packets);
+    }
+
     fn on_telemetry(&mut self, telemetry: Telemetry, is_of_response: bool) {
         self.0.on_telemetry(telemetry, is_of_response);
     }

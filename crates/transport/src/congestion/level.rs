@@ -75,6 +75,13 @@ impl Level {
         self.rise = self.least_rise;
     }
 
+    /// It should not have fallen from where it was `before`.
+    pub(super) fn restore(&mut self, before: &Self) {
+        if before.packets > self.packets {
+            *self = *before;
+        }
+    }
+
     /// A round has ended, in which there was no queue if `is_free`; if `is_clean`, the path takes nothing by chance.
     pub(super) fn rise(&mut self, now: Time, is_free: bool, is_clean: bool) {
         let parts = self.packets.saturating_mul(PARTS).saturating_add(self.parts);

@@ -108,6 +108,9 @@ pub trait Controller: fmt::Debug + Send {
     /// So many packets were lost, and are sent again.
     fn on_repetition(&mut self, _packets: u32) {}
 
+    /// So many packets that were sent again had not been lost, but late.
+    fn on_late(&mut self, _packets: u32) {}
+
     /// What switches have written into a packet of this queue pair: one that an acknowledgement tells of, or
     /// a READ response. The acknowledgement follows.
     fn on_telemetry(&mut self, _telemetry: Telemetry, _is_of_response: bool) {}

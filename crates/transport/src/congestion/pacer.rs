@@ -154,6 +154,12 @@ impl Pacer {
         self.controller.on_repetition(lost);
     }
 
+    /// So many of those had been late.
+    pub(crate) fn were_late(&mut self, packets: u32) {
+        self.controller.on_late(packets);
+        self.set_window();
+    }
+
     /// As many are sent again, but may have arrived.
     pub(crate) fn forget_round_trips(&mut self, psn: Psn, packets: u32) {
         let end = psn.plus(packets);

@@ -102,8 +102,8 @@ impl Patience {
 
     /// How many times as long the overtaken have.
     fn times(&self, now: Time) -> u8 {
-        let is_known = now.since(self.in_vain_at) < OVERTAKEN_WAIT_KNOWN;
-        if is_known { self.in_vain + 1 } else { 1 }
+        let halvings = now.since(self.in_vain_at).as_ps() / OVERTAKEN_WAIT_KNOWN.as_ps();
+        1 + self.in_vain.checked_shr(u32::try_from(halvings).unwrap_or(u32::MAX)).unwrap_or(0)
     }
 
     /// What is answered now was sent by then; `None` as long as nothing was measured. A round trip is measured
@@ -192,6 +192,25 @@ mod tests {
             patience.took(us(3) + SHORTEST_ROUND_TRIP_KNOWN * round, Span::from_us(40_000));
         }
         assert_eq!(patience.for_overtaken(us(4)), Span::from_us(10_000));
+    }
+
+    #[test]
+    fn the_overtaken_have_longer_after_each_repetition_in_vain_and_half_as_much_when_there_was_none()
+     {
+        let mut patience = Patience::new(OVERTAKEN_WAIT_MIN);
+        for ms in 0..64 {
+            patience.took(us(ms), Span::from_us([8_000, 100_000][ms as usize % 2]));
+        }
+        for times in 2..=8 {
+            let now = us(1_000_000 * times);
+            patience.repeated_in_vain(now);
+            assert_eq!(patience.for_overtaken(now), Span::from_us(2_000 * times));
+            patience.repeated_in_vain(now + Span::from_us(1));
+        }
+        for (times, halved) in [(0, 8), (1, 4), (2, 2), (3, 1), (100, 1)] {
+            let now = us(8_000_000) + OVERTAKEN_WAIT_KNOWN * times;
+            assert_eq!(patience.for_overtaken(now), Span::from_us(2_000 * halved), "{times}");
+        }
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub(crate) struct Scoreboard {
     resent_before: Option<Psn>,
     /// Numbers the repetitions; begins anew when none is outstanding.
     resends: u32,
+    /// Losses since that was last asked that were none: what was sent again had been late.
+    late: u32,
 }
 
 /// When something is heard, or sent.
@@ -100,6 +102,8 @@ struct Place {
     number: NonZeroU32,
     /// When, or the beginning of time if no answer can be to an earlier one.
     at: Time,
+    /// It counts as lost until it is known to have been late.
+    is_loss: bool,
 }
 
 impl Scoreboard {
@@ -124,12 +128,18 @@ impl Scoreboard {
             resent: Vec::new(),
             resent_before: None,
             resends: 0,
+            late: 0,
         }
     }
 
     /// Everything before `unacked` is done.
     pub(crate) fn advance(&mut self, unacked: Psn, moment: &Moment) {
         let passed = unacked.distance_from(self.unacked);
+        if self.has_resent_any() {
+            for psn in self.before(unacked) {
+                self.note_late(psn, moment);
+            }
+        }
         if !unacked.is_before(self.lost_until) {
             self.forget_resent();
         } else if self.resent_before.is_some() {
@@ -220,6 +230,7 @@ impl Scoreboard {
                 if psn.distance_from(self.unacked) < OUT_OF_ORDER_PACKETS_MAX {
                     let (word, bit) = place(psn);
                     if self.arrived[word] & bit == 0 {
+                        self.note_late(psn, moment);
                         newest = newest.max(self.answered_number(psn, moment));
                         self.arrived[word] |= bit;
                         self.arrived_count += 1;
@@ -336,6 +347,21 @@ impl Scoreboard {
         (place.at <= moment.by.unwrap_or(Time::ZERO)).then_some(place.number)
     }
 
+    /// The packet `psn`, or its response, has arrived. If it was sent again, and that cannot have been answered by now, it had
+    /// been late (RFC 3522 tells that by timestamps).
+    pub(crate) fn note_late(&mut self, psn: Psn, moment: &Moment) {
+        let Some(by) = moment.by.filter(|_| !moment.is_sprayed) else { return };
+        let Some(Some(place)) = self.resent.get_mut(index(psn)) else { return };
+        if place.at > by && core::mem::take(&mut place.is_loss) {
+            self.late += 1;
+        }
+    }
+
+    /// How many losses were none, since that was last asked.
+    pub(crate) fn take_late(&mut self) -> u32 {
+        core::mem::take(&mut self.late)
+    }
+
     /// Whether the response `psn` may be to the request that was repeated for it.
     pub(crate) fn may_be_answered_again(&self, psn: Psn, moment: &Moment) -> bool {
         self.answered_number(psn, moment).is_some()
@@ -422,8 +448,8 @@ impl Scoreboard {
         self.resent_until = self.lost_until;
     }
 
-    /// `packets` lost packets from `psn` on are sent again.
-    pub(crate) fn resent(&mut self, moment: &Moment, psn: Psn, packets: u32) {
+    /// `packets` packets from `psn` on are sent again, of which the first `lost` count as lost.
+    pub(crate) fn resent(&mut self, moment: &Moment, psn: Psn, packets: u32, lost: u32) {
         let end = psn.plus(packets);
         if end.is_after(self.resent_until) {
             self.resent_until = end;
@@ -435,8 +461,9 @@ impl Scoreboard {
         self.resent_before.get_or_insert(moment.top);
         self.resends = self.resends.saturating_add(1);
         let number = NonZeroU32::MIN.saturating_add(self.resends);
-        let place = Place { before: moment.top, number, at: moment.now };
+        let (before, at) = (moment.top, moment.now);
         for distance in 0..packets {
+            let place = Place { before, number, at, is_loss: distance < lost };
             self.resent[index(psn.plus(distance))] = Some(place);
         }
     }
@@ -445,7 +472,7 @@ impl Scoreboard {
     /// is heard of them answers this.
     pub(crate) fn probed(&mut self, moment: &Moment, psn: Psn, packets: u32) {
         let resent_until = self.resent_until;
-        self.resent(&Moment { now: Time::ZERO, ..*moment }, psn, packets);
+        self.resent(&Moment { now: Time::ZERO, ..*moment }, psn, packets, 0);
         self.resent_until = resent_until;
     }
 

@@ -114,6 +114,11 @@ impl Requester {
         self.copy.take().filter(|copy| !copy.psn.is_before(self.unacked))
     }
 
+    /// How many losses were none, since that was last asked: what was sent again had been late.
+    pub(crate) fn take_late(&mut self) -> u32 {
+        self.scoreboard.as_mut().map_or(0, |board| board.take_late())
+    }
+
     /// Whether the packet `psn`, or a response to it, is known to have arrived behind a gap.
     pub(crate) fn has_come(&self, psn: Psn) -> bool {
         self.scoreboard.as_ref().is_some_and(|board| board.has_come(psn))
@@ -205,9 +210,11 @@ impl Requester {
             // Answers to later requests may have come first.
             return;
         }
-        let Some(scoreboard) = self.scoreboard.as_ref().filter(|it| it.is_resent(psn)) else {
+        let Some(scoreboard) = self.scoreboard.as_mut().filter(|it| it.is_resent(psn)) else {
             return;
         };
+        scoreboard.note_late(psn, moment);
+        let scoreboard = &*scoreboard;
         let is_again = scoreboard.may_be_answered_again(psn, moment) || {
             let Cursor { serial, packet } = self.position(psn);
             let Some(wqe) = self.wqe(serial) else { return };

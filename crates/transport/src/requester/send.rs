@@ -155,8 +155,9 @@ impl Qp {
             } else {
                 // One READ request is lost, and not all that would have answered it.
                 let is_request = is_read_or_atomic && !scoreboard.is_being_answered(psn);
-                self.pacer.repeated(psn, count, if is_request { 1 } else { count });
-                scoreboard.resent(&moment, psn, count);
+                let lost = if is_request { 1 } else { count };
+                self.pacer.repeated(psn, count, lost);
+                scoreboard.resent(&moment, psn, count, lost);
                 requester.note_loss();
             }
             requester.pass_over();

@@ -66,6 +66,30 @@ fn a_path_is_filled_whatever_its_delay_and_its_losses() {
     }
 }
 
+/// Packets that overtake others by more than a quarter of a round trip count as lost until it shows that they were late.
+#[test]
+fn a_path_is_filled_though_packets_overtake_each_other_by_far() {
+    let of = |mbps, delay_us| Path::new(Rate::from_mbps(mbps), Span::from_us(delay_us));
+    let jitter = |us| move |path| Path { jitter: Span::from_us(us), ..path };
+    let ahead = |path| Path { ahead: MILLION / 100, ..path };
+    let lossy = |path| Path { lost: MILLION / 100, ..path };
+    for path in [
+        jitter(500)(of(1_000, 100)),
+        jitter(1_000)(of(1_000, 1_000)),
+        jitter(2_000)(of(1_000, 1_000)),
+        jitter(4_000)(of(100, 5_000)),
+        ahead(of(1_000, 1_000)),
+        ahead(of(100, 5_000)),
+        ahead(lossy(of(1_000, 1_000))),
+        jitter(500)(lossy(of(1_000, 1_000))),
+    ] {
+        for (verb, least) in [(Verb::Write, 0.9), (Verb::Send, 0.9), (Verb::Read, 0.7)] {
+            let part = goodput(Load::new(verb, Mtu::B1024), path);
+            assert!(part > least, "{verb:?}: {part:.3} over {path:?}");
+        }
+    }
+}
+
 /// A responder answers READs in their order, so a request that is lost holds back all behind it.
 #[test]
 fn lost_requests_cost_reads_no_more_than_lost_packets_cost_writes() {
