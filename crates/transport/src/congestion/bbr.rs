@@ -246,9 +246,10 @@ impl BbrWindow {
             is_starting: self.is_starting,
             is_draining: self.is_draining,
         };
+        let is_lossy = self.ceiling.loses_more_than(self.settings.loss);
         self.is_starting &= !self.ceiling.end_round(&round);
-        // A rate that was not asked for is not forgotten.
-        self.rounds += u32::from(self.was_full);
+        // A rate that was not asked for is not forgotten. Where very much is lost, it is what was asked for.
+        self.rounds += u32::from(self.was_full || is_lossy);
         if self.rounds >= BBR_RATE_ROUNDS {
             (self.rates, self.rounds) = ([0, self.rates[0]], 0);
         }
@@ -303,8 +304,8 @@ impl Controller for BbrWindow {
             false => BBR_PACE_PERCENT.get(self.phase).copied().unwrap_or(100),
         };
         // A flow that has sent little of late is not held back for that, and one that begins not at all.
-        let least =
-            if self.is_starting { self.window } else { self.settings.initial_window.into() };
+        let first = self.ceiling.packets().min(self.settings.initial_window.into());
+        let least = if self.is_starting { self.window } else { first };
         let shortest = u128::from(self.shortest.get()?.as_ps().max(1));
         let least = u128::from(least) * 1_024 * PS_PER_SECOND / shortest;
         let rate = least.max(self.rate().into());

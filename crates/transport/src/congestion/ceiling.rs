@@ -170,6 +170,12 @@ impl Ceiling {
         all.lost >= BBR_LOSS_AT_START && Tally { arrived, ..all }.is_more_than(loss)
     }
 
+    /// Whether in this round more is lost than such a part, in thousandths.
+    pub(super) fn loses_more_than(&self, loss: u16) -> bool {
+        let [free, queued] = self.seen;
+        free.plus(queued).is_more_than(loss)
+    }
+
     /// A round has ended. Returns whether the ceiling falls.
     pub(super) fn end_round(&mut self, round: &Round) -> bool {
         let has_lost_many = self.has_lost_many(round.loss);
@@ -198,7 +204,9 @@ impl Ceiling {
             self.begin_sample();
         }
         let sample = self.sample;
-        let chance_ppm = self.chance_ppm.max(sample.lost_ppm());
+        // Of few packets it may seem to be any part.
+        let most_ppm = u64::from(round.loss) * (MILLION / WHOLE);
+        let chance_ppm = self.chance_ppm.max(sample.lost_ppm().min(most_ppm));
         let is_full = match replace(&mut self.has_begun, !round.is_starting) {
             false => has_lost_many,
             // Losses come together, and may all have met the little queue that there was: the round is weighed as a whole.
@@ -215,7 +223,9 @@ impl Ceiling {
             self.fall(round.now, [used, ceiling], rounds, Why::Queue, all.lost);
             return true;
         }
-        if sample.all() < BBR_LOSS_SAMPLE {
+        // Whatever the rest of them will be.
+        let is_many = sample.lost * WHOLE > BBR_LOSS_SAMPLE * u64::from(round.loss);
+        if sample.all() < BBR_LOSS_SAMPLE && !is_many {
             return false;
         }
         self.begin_sample();
@@ -425,14 +435,36 @@ mod tests {
         let mut ceiling = Ceiling::default();
         assert!(!round(&mut ceiling, SHORTEST, 0));
         ceiling.measured(SHORTEST, SHORTEST, Span::ZERO);
-        ceiling.lost(100);
+        ceiling.lost(15);
         let long = SHORTEST + Span::from_ms(1);
         assert!(!round(&mut ceiling, long, 0));
-        assert!(!round(&mut ceiling, long, 20), "a fifth is lost without a queue, as it seems");
+        assert!(!round(&mut ceiling, long, 20), "very much is lost without a queue, as it seems");
         for _ in 0..10 {
             assert!(!round(&mut ceiling, long, 0));
         }
         assert!(round(&mut ceiling, long, 20));
+    }
+
+    /// Where a queue is too short to be seen, and most rounds seem to meet none.
+    #[test]
+    fn many_losses_of_few_packets_are_not_taken_for_chance() {
+        let long = SHORTEST + Span::from_ms(1);
+        let few = Round { window: 40, product: 20, least_product: 20, ..ROUND };
+        let lossy = |ceiling: &mut Ceiling, took| {
+            ceiling.measured(took, SHORTEST, Span::ZERO);
+            ceiling.arrived(12);
+            ceiling.lost(6);
+            ceiling.end_round(&few)
+        };
+        let mut ceiling = Ceiling::default();
+        assert!(!round(&mut ceiling, SHORTEST, 0));
+        ceiling.begin_sample();
+        assert!(!lossy(&mut ceiling, SHORTEST));
+        // A third, as it seems, is lost by chance.
+        assert!((0..2).any(|_| lossy(&mut ceiling, long)));
+        let mut ceiling = Ceiling::default();
+        assert!(!round(&mut ceiling, SHORTEST, 0));
+        assert!((0..3).any(|_| lossy(&mut ceiling, SHORTEST)), "long before there are 512");
     }
 
     #[test]
