@@ -95,6 +95,8 @@ pub(crate) const OVERTAKEN_WAIT_KNOWN: Span = Span::from_ms(2_000);
 pub(crate) const PROBE_WAIT_MIN: Span = Span::from_ms(1);
 /// As long as no round trip was measured, it is so long.
 pub(crate) const PROBE_WAIT_FIRST: Span = Span::from_ms(25);
+/// After a timeout there are so many probes, at least, in the time of the shortest next one.
+pub(crate) const PROBES_OF_TIMEOUT: u64 = 2;
 /// How often that is doubled while nothing is heard.
 pub(crate) const PROBE_DOUBLINGS: u8 = 6;
 /// For how long the shortest round trip is remembered, at least: BBR's ten seconds.
@@ -118,6 +120,10 @@ pub const fn ack_timeout(code: u8) -> Option<Span> {
 /// How often the local ACK timeout doubles while nothing arrives: to four times, the most that is
 /// allowed (IBTA vol 1, 9.7.6.1.3).
 pub(crate) const ACK_TIMEOUT_DOUBLINGS: u8 = 2;
+/// Between hosts those are shorter by fewer than so many
+pub(crate) const ACK_TIMEOUT_SPREAD: u64 = 256;
+/// of so many parts.
+pub(crate) const ACK_TIMEOUT_PARTS: u64 = 1_024;
 
 /// Conversations of a connection manager, those in TIMEWAIT included.
 pub(crate) const CM_CONVERSATIONS_MAX: usize = 1 << 16;

@@ -9,7 +9,7 @@ use crate::Blocked;
 use crate::adapter::Adapter;
 use crate::arrival::Carried;
 use crate::congestion::RoundTrip;
-use crate::limits::TRAIN_LOST_PACKETS;
+use crate::limits::{TRAIN_LOST_PACKETS, ack_timeout};
 use crate::qp::Qp;
 use crate::recovery::Moment;
 use crate::stats::{Again, Drop};
@@ -149,14 +149,15 @@ impl Qp {
             self.requester.probes = 0;
         }
         let is_waiting = self.requester.unacked != self.requester.top;
-        match self.patience.for_probe(self.requester.probes).filter(|_| is_waiting) {
+        let timeout = ack_timeout(self.attributes.timeout).filter(|_| self.requester.timeouts > 0);
+        match self.patience.for_probe(self.requester.probes, timeout).filter(|_| is_waiting) {
             Some(wait) => self.timers.set(Timer::Probe, now + wait),
             None => self.timers.stop(Timer::Probe),
         }
     }
 
     /// Nothing was heard for a while: the last packet is repeated. Its answer says what is missing. Of a READ
-    /// it is the oldest that has no answer.
+    /// it is the oldest that has no answer. After a timeout it is the oldest of all.
     pub(crate) fn probe(&mut self, now: Time) {
         let requester = &mut self.requester;
         // What the window holds back is sent all the same.

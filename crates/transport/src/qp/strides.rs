@@ -209,8 +209,10 @@ impl Qp {
             let content = Content::PathProbe { length };
             return Some(Outgoing { opcode: Opcode::RC_PATH_PROBE_ANSWER, psn, content });
         }
+        // After a timeout the queue that dropped all may have room for one packet, which is to be a repetition.
         let is_of_use = self.requester.scoreboard.is_some()
             && self.state == QpState::Rts
+            && self.requester.timeouts == 0
             && self.requester.sends_more_than(self.mtu());
         let probe = self.strides.probe.as_mut().filter(|probe| is_of_use && now >= probe.next)?;
         if probe.left == Some(0) {

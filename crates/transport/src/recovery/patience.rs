@@ -16,7 +16,7 @@ use rdma::{Span, Time};
 use crate::congestion::RoundTrip;
 use crate::limits::{
     OVERTAKEN_WAIT_KNOWN, OVERTAKEN_WAIT_MIN, OVERTAKEN_WAIT_TIMES_MAX, PROBE_DOUBLINGS,
-    PROBE_WAIT_FIRST, PROBE_WAIT_MIN, SHORTEST_ROUND_TRIP_KNOWN,
+    PROBE_WAIT_FIRST, PROBE_WAIT_MIN, PROBES_OF_TIMEOUT, SHORTEST_ROUND_TRIP_KNOWN,
 };
 use crate::of_late::{Shortest, Usual};
 
@@ -128,15 +128,17 @@ impl Patience {
     }
 
     /// How long nothing may be heard before a probe is sent, after so many `probes` in vain; `None` where nothing
-    /// is probed.
-    pub(crate) fn for_probe(&self, probes: u8) -> Option<Span> {
+    /// is probed. Once a `timeout` has passed there are several probes in each that follows: retries run out, and a queue
+    /// that others keep full drops many packets in a row.
+    pub(crate) fn for_probe(&self, probes: u8, timeout: Option<Span>) -> Option<Span> {
         if !self.is_needed() || self.is_sprayed {
             return None;
         }
         let measured = self.smoothed.map(|smoothed| smoothed * 2 + self.variation);
         let wait = measured.map_or(PROBE_WAIT_FIRST, |wait| wait.max(PROBE_WAIT_MIN));
         let doublings = probes.saturating_add(self.doublings).min(PROBE_DOUBLINGS);
-        Some(wait * (1 << doublings))
+        let wait = wait * (1 << doublings);
+        Some(timeout.map_or(wait, |timeout| wait.min(part(timeout, 1, PROBES_OF_TIMEOUT))))
     }
 }
 
@@ -161,16 +163,19 @@ mod tests {
     #[test]
     fn a_probe_waits_for_two_round_trips_and_their_variation_and_twice_as_long_each_time() {
         let mut patience = Patience::new(OVERTAKEN_WAIT_MIN);
-        assert_eq!(patience.for_probe(0), Some(PROBE_WAIT_FIRST));
+        assert_eq!(patience.for_probe(0, None), Some(PROBE_WAIT_FIRST));
         patience.took(us(0), Span::from_us(8_000));
-        assert_eq!(patience.for_probe(0), Some(Span::from_us(2 * 8_000 + 4_000)));
+        assert_eq!(patience.for_probe(0, None), Some(Span::from_us(2 * 8_000 + 4_000)));
         for step in 1..200 {
             patience.took(us(step), Span::from_us(8_000));
         }
-        let wait = patience.for_probe(0).unwrap();
+        let wait = patience.for_probe(0, None).unwrap();
         assert!((Span::from_us(16_000)..Span::from_us(16_010)).contains(&wait), "{wait}");
-        assert_eq!(patience.for_probe(2), Some(wait * 4));
-        assert_eq!(patience.for_probe(200), Some(wait * (1 << PROBE_DOUBLINGS)));
+        assert_eq!(patience.for_probe(2, None), Some(wait * 4));
+        assert_eq!(patience.for_probe(200, None), Some(wait * (1 << PROBE_DOUBLINGS)));
+        let timeout = Some(Span::from_us(60_000));
+        assert_eq!(patience.for_probe(0, timeout), Some(wait));
+        assert_eq!(patience.for_probe(200, timeout), Some(Span::from_us(30_000)));
     }
 
     #[test]
@@ -183,7 +188,7 @@ mod tests {
         let mut sprayed = Patience { is_sprayed: true, ..patience };
         // 8,000 + (20,000 - 8,000) / 8, and four times 3/4 of 4,000 + 1/4 of 12,000.
         assert_eq!(sprayed.for_overtaken(us(4)), Span::from_us(9_500 + 4 * 6_000));
-        assert_eq!(sprayed.for_probe(0), None);
+        assert_eq!(sprayed.for_probe(0, None), None);
         sprayed = Patience::of_many_paths(Span::from_us(400));
         sprayed.took(us(1), Span::from_us(5));
         assert_eq!(sprayed.for_overtaken(us(4)), Span::from_us(400));

@@ -53,13 +53,14 @@ impl Requester {
     }
 
     /// Puts the cursor at the packet to probe with, unless something else is to be sent again: the last one that is
-    /// missing, whose answer says what else is. If the window holds back what is to be sent again, that is it.
+    /// missing, whose answer says what else is. If the window holds back what is to be sent again, that is it. After a timeout it
+    /// is the oldest.
     pub(crate) fn begin_probe(&mut self, is_held: bool) -> bool {
         let Some(scoreboard) = &self.scoreboard else { return false };
         if self.unacked == self.top {
             return false;
         }
-        if self.cursor_psn() != self.top {
+        if self.cursor_psn() != self.top && self.timeouts == 0 {
             self.probe |= is_held;
             return is_held;
         }
@@ -69,7 +70,7 @@ impl Requester {
             scoreboard.is_missing(psn, is_answered)
         };
         let mut psn = self.top.minus(1);
-        while psn != self.unacked && !is_missing(psn) {
+        while psn != self.unacked && (self.timeouts > 0 || !is_missing(psn)) {
             psn = psn.minus(1);
         }
         self.cursor = self.position(psn);

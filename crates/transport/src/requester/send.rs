@@ -1,18 +1,19 @@
 //! What is sent next: the request at the cursor, if window, fence and limits allow it.
 
-use rdma::{CompletionStatus, Operation, Psn, QpState, SendFlags, Time};
+use rdma::{CompletionStatus, Operation, Psn, QpState, SendFlags, Span, Time};
 use wire::opcode::Part;
 
 use super::{Begun, Cursor, ReadRequest, SendWqe};
 use crate::Blocked;
 use crate::adapter::Adapter;
 use crate::limits::{
-    ACK_TIMEOUT_DOUBLINGS, PACKET_OVERHEAD_BYTES, READ_CHUNK_PACKETS_MIN, READ_CHUNKS_OF_WINDOW,
-    REPEATED_PACE_PERCENT, ack_timeout,
+    ACK_TIMEOUT_DOUBLINGS, ACK_TIMEOUT_PARTS, ACK_TIMEOUT_SPREAD, PACKET_OVERHEAD_BYTES,
+    READ_CHUNK_PACKETS_MIN, READ_CHUNKS_OF_WINDOW, REPEATED_PACE_PERCENT, ack_timeout,
 };
 use crate::mutation::{Mutation, mutated};
 use crate::qp::{Content, Outgoing, Qp};
 use crate::recovery::Moment;
+use crate::secret::mix;
 use crate::stats::Again;
 use crate::timer::Timer;
 
@@ -301,14 +302,29 @@ impl Qp {
 
     /// Starts the local ACK timer anew. IBTA vol 1, 9.7.6.1.3 allows one to four times the timeout:
     /// the first is the shortest, so that a loss is noticed early, and each after it is twice as long,
-    /// so that a path which is down for a while uses up no connection's retries.
+    /// so that a path which is down for a while uses up no connection's retries. Between hosts each queue pair makes
+    /// those a little shorter, for itself: many that lost all at one time would lose it again, time after time.
     pub(crate) fn arm_ack_timer(&mut self, now: Time) {
         let timeout = ack_timeout(self.attributes.timeout);
         let factor = 1 << self.requester.timeouts.min(ACK_TIMEOUT_DOUBLINGS);
         match timeout.filter(|_| !mutated(Mutation::AckTimerForgotten)) {
-            Some(timeout) => self.timers.set(Timer::Retransmit, now + timeout * factor),
+            Some(timeout) => {
+                let parts = ACK_TIMEOUT_PARTS - self.timeout_spread();
+                let wait = (timeout * factor).as_ps() / ACK_TIMEOUT_PARTS * parts;
+                self.timers.set(Timer::Retransmit, now + Span::from_ps(wait));
+            }
             None => self.timers.stop(Timer::Retransmit),
         }
+    }
+
+    /// By how many of its parts a timeout is shorter.
+    fn timeout_spread(&self) -> u64 {
+        let timeouts = u64::from(self.requester.timeouts);
+        if timeouts == 0 || !self.attributes.between_hosts {
+            return 0;
+        }
+        let destination = u64::from(self.attributes.destination.value());
+        mix(u64::from(self.qpn.value()) | destination << 24 | timeouts << 48) % ACK_TIMEOUT_SPREAD
     }
 
     /// Begins the request `serial` if it has not begun, and makes sure that its memory is

@@ -387,6 +387,48 @@ fn long_messages_among_short_ones_are_not_probed_for_ever() {
     }
 }
 
+/// A queue that others keep full drops many in a row.
+#[test]
+fn after_a_timeout_the_oldest_packet_is_repeated_several_times_until_the_next() {
+    let mut pair = acquainted([true, true]);
+    pair.rule(|packet| if packet.from == 0 { Verdict::Drop } else { Verdict::Deliver });
+    let from = pair.nodes[0].sge(0, 40_000);
+    pair.post(0, 1, pair.write(1, 0), &[from]);
+    pair.drive();
+    let oldest = pair.sent[0].header.bth.psn;
+    let times = pair.sent.iter().filter(|packet| packet.header.bth.psn == oldest).count() as u64;
+    let timeouts = repeats(&pair)[1];
+    assert!(times > 3 * timeouts, "{times} in {timeouts}");
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::RetryExceeded)]);
+}
+
+/// Those that lost all at one time would lose it again.
+#[test]
+fn timeouts_of_queue_pairs_differ_but_for_the_first() {
+    let mut pair = connected([true, true]);
+    pair.rule(|_| Verdict::Drop);
+    let repeated_at = |pair: &mut Pair| {
+        pair.sent.clear();
+        let from = pair.nodes[0].sge(0, 100);
+        pair.post(0, 1, pair.write(1, 0), &[from]);
+        pair.drive();
+        pair.sent.iter().map(|packet| packet.at).collect::<Vec<_>>()
+    };
+    let first = repeated_at(&mut pair);
+    pair.connect(QpType::Rc, [None, None], |change| {
+        if change.state == Some(QpState::Rtr) {
+            change.between_hosts = Some(true);
+        }
+    });
+    let second = repeated_at(&mut pair);
+    let [first, second] = [first, second]
+        .map(|sent| sent.windows(2).map(|two| two[1].since(two[0])).collect::<Vec<_>>());
+    assert_eq!((first.len(), second.len(), first[0]), (7, 7, second[0]));
+    for (wait, other) in first.iter().zip(&second).skip(1) {
+        assert!(wait != other && *wait * 2 >= first[0] * 3, "{wait} {other}");
+    }
+}
+
 #[test]
 fn probes_do_not_save_a_connection_whose_peer_is_gone() {
     let mut pair = acquainted([true, true]);

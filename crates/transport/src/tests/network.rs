@@ -195,6 +195,20 @@ fn eight_queue_pairs_share_a_path() {
     }
 }
 
+/// A packet of each is about what the queue holds, so nearly all that leaves after a timeout finds it full. Before timeouts
+/// differed, and were probed in, and as long as path probes left together with repetitions, retries ran out in two seconds.
+#[test]
+fn many_queue_pairs_get_over_a_slow_port_with_a_short_queue() {
+    for seed in 1..=4 {
+        let path = Path::new(Rate::from_mbps(100), Span::from_ms(1));
+        let path = Path { queue_bytes: 25_000, jitter: Span::from_us(200), ..path };
+        let load = Load { depth: 16, qps: 16, ..Load::new(Verb::Write, Mtu::B1024) };
+        let mut program = Program::new(config(BBR), load, path, seed, None);
+        let bytes: u64 = program.go_on_for(Span::from_ms(4_000)).unwrap().iter().sum();
+        assert!(bytes > 40_000_000, "{bytes}");
+    }
+}
+
 #[test]
 fn a_path_is_shared_with_tcp() {
     for (mbps, delay_us) in [(500, 1_000), (200, 100)] {

@@ -209,6 +209,23 @@ fn a_path_that_is_too_narrow_in_either_direction_keeps_the_path_mtu() {
     }
 }
 
+/// A queue that has room for one packet again has none for a repetition behind a probe.
+#[test]
+fn a_path_is_not_probed_between_a_timeout_and_progress() {
+    let mut pair = usual();
+    write(&mut pair, 5_000);
+    pair.sent.clear();
+    pair.rule(|_| Verdict::Drop);
+    let from = pair.nodes[0].sge(0, 20_000);
+    pair.post(0, 1, pair.write(1, 0), &[from]);
+    pair.drive();
+    assert!(pair.nodes[0].endpoint.stats().local_ack_timeout_err > 1);
+    let is_probe = |packet: &&Wire| packet.header.bth.opcode == Opcode::RC_PATH_PROBE;
+    let last = pair.sent.iter().rfind(is_probe).unwrap();
+    let timeout = crate::limits::ack_timeout(14).unwrap();
+    assert!(last.at.since(pair.sent[0].at) < timeout, "{:?}", last.at);
+}
+
 #[test]
 fn nobody_else_is_probed() {
     let long = config(Mtu::B1024, STRIDE);
