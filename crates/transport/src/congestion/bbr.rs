@@ -246,7 +246,7 @@ impl BbrWindow {
             is_starting: self.is_starting,
             is_draining: self.is_draining,
         };
-        let is_lossy = self.ceiling.loses_more_than(self.settings.loss);
+        let is_lossy = self.ceiling.is_lossy(self.settings.loss);
         self.is_starting &= !self.ceiling.end_round(&round);
         // A rate that was not asked for is not forgotten. Where very much is lost, it is what was asked for.
         self.rounds += u32::from(self.was_full || is_lossy);

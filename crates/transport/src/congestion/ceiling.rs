@@ -58,6 +58,12 @@ impl Tally {
     fn is_more_than(self, thousandths: u16) -> bool {
         self.lost * WHOLE > self.all() * u64::from(thousandths)
     }
+
+    /// Whether chance may have taken that, though it takes no more than such a part.
+    fn is_light(self, thousandths: u16) -> bool {
+        let few = BBR_LIGHT_LOSS.min(self.all() / BBR_LIGHT_LOSS_DIVISOR);
+        self.lost <= few || !self.is_more_than(thousandths)
+    }
 }
 
 /// What a round has shown of the path. Windows are in packets.
@@ -170,10 +176,10 @@ impl Ceiling {
         all.lost >= BBR_LOSS_AT_START && Tally { arrived, ..all }.is_more_than(loss)
     }
 
-    /// Whether in this round more is lost than such a part, in thousandths.
-    pub(super) fn loses_more_than(&self, loss: u16) -> bool {
+    /// Whether in this round so much is lost that it is not chance, which takes such a part, in thousandths.
+    pub(super) fn is_lossy(&self, loss: u16) -> bool {
         let [free, queued] = self.seen;
-        free.plus(queued).is_more_than(loss)
+        !free.plus(queued).is_light(loss)
     }
 
     /// A round has ended. Returns whether the ceiling falls.
@@ -183,9 +189,7 @@ impl Ceiling {
         let is_free = queued.all() == 0;
         let all = free.plus(queued);
         // Where more is lost at once it has been full, and that was noticed late.
-        let few = BBR_LIGHT_LOSS.min(all.all() / BBR_LIGHT_LOSS_DIVISOR);
-        let is_light = all.lost <= few || !all.is_more_than(round.loss);
-        if self.depth.end_round(round.now, round.shortest) && is_light {
+        if self.depth.end_round(round.now, round.shortest) && all.is_light(round.loss) {
             (free, queued) = (all, Tally::default());
         }
         if self.run >= clean_run(round.window.max(round.product)) {
@@ -206,7 +210,8 @@ impl Ceiling {
         let sample = self.sample;
         // Of few packets it may seem to be any part.
         let most_ppm = u64::from(round.loss) * (MILLION / WHOLE);
-        let chance_ppm = self.chance_ppm.max(sample.lost_ppm().min(most_ppm));
+        let seems_ppm = if sample.is_light(round.loss) { sample.lost_ppm() } else { most_ppm };
+        let chance_ppm = self.chance_ppm.max(seems_ppm);
         let is_full = match replace(&mut self.has_begun, !round.is_starting) {
             false => has_lost_many,
             // Losses come together, and may all have met the little queue that there was: the round is weighed as a whole.
