@@ -36,20 +36,21 @@ impl Qp {
         let moment = self.moment(now);
         self.requester.record(missing, arrived, &moment);
         let [newest, ..] = arrived.ranges;
+        let end = missing.plus(if newest.packets > 0 { newest.end() } else { 0 });
         if newest.packets > 0 {
-            self.requester.prove_sent(missing.plus(newest.end() - 1));
+            self.requester.prove_sent(end.minus(1));
         }
-        self.hear_behind_a_gap(now);
+        self.hear_behind_a_gap(now, end);
         self.send_gaps(now, adapter);
         Ok(())
     }
 
-    /// Packets, or responses, have arrived behind a gap.
-    fn hear_behind_a_gap(&mut self, now: Time) {
+    /// Packets, or responses, have arrived behind a gap, of which the newest is before `end`.
+    fn hear_behind_a_gap(&mut self, now: Time, end: Psn) {
         let requester = &self.requester;
         let (is_full, behind) = (requester.is_window_full(), requester.delivered_packets());
         let has = |psn| requester.has_come(psn);
-        let round_trip = self.pacer.arrived_behind_a_gap(now, is_full, behind, has);
+        let round_trip = self.pacer.arrived_behind_a_gap(now, end, is_full, behind, has);
         self.note_round_trip(now, round_trip);
         self.arm_probe(now, true);
     }
@@ -181,7 +182,7 @@ impl Qp {
     ) -> Result<(), Drop> {
         if let Some(scoreboard) = &mut self.requester.scoreboard {
             scoreboard.responses.keep::<M>(header, carried, 1);
-            self.hear_behind_a_gap(now);
+            self.hear_behind_a_gap(now, header.bth.psn.next());
         }
         Ok(())
     }

@@ -190,8 +190,11 @@ impl BbrWindow {
             let shortest = self.shortest.get().unwrap_or(took);
             self.ceiling.measured(took, shortest, self.batch.get().unwrap_or(took));
             let packets = progress.delivered.saturating_sub(progress.delivered_when_sent);
-            let rate = u128::from(packets) * 1_024 * PS_PER_SECOND
-                / u128::from(took.max(shortest).as_ps().max(1));
+            // An acknowledgement that has overtaken others tells of packets before their time.
+            let is_ahead = progress.oldest_round_trip.is_some_and(|oldest| oldest * 2 > took * 3);
+            let span = if is_ahead { took.max(shortest) } else { took };
+            let rate =
+                u128::from(packets) * 1_024 * PS_PER_SECOND / u128::from(span.as_ps().max(1));
             self.rates[0] = self.rates[0].max(u64::try_from(rate).unwrap_or(u64::MAX));
             // A READ that waits at the responder for one that was lost is acknowledged, and delivers nothing yet.
             if packets > 0 && progress.delivered_when_sent >= self.round_end {

@@ -4,6 +4,8 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
+use core::mem::replace;
+
 use rdma::{Psn, QpType, Rate, Span, Time};
 
 use super::{Congestion, Controller, Progress, Telemetry};
@@ -23,6 +25,8 @@ struct Asked {
     at: Time,
     /// How many packets had arrived by then.
     delivered: u64,
+    /// What was sent behind it has arrived, so it is late or lost.
+    is_overtaken: bool,
 }
 
 /// Round trips that end at once.
@@ -142,7 +146,12 @@ impl Pacer {
     #[inline]
     pub(crate) fn asked(&mut self, now: Time, end: Psn) {
         if self.measures && self.asked.len() < ROUND_TRIPS_MAX {
-            self.asked.push_back(Asked { end, at: now, delivered: self.delivered });
+            self.asked.push_back(Asked {
+                end,
+                at: now,
+                delivered: self.delivered,
+                is_overtaken: false,
+            });
         }
     }
 
@@ -326,6 +335,7 @@ impl Pacer {
     pub(crate) fn arrived_behind_a_gap(
         &mut self,
         now: Time,
+        end: Psn,
         is_window_full: bool,
         behind: u32,
         has: impl Fn(Psn) -> bool,
@@ -334,7 +344,7 @@ impl Pacer {
             return None;
         }
         self.note_delivered(behind);
-        let ended = self.round_trip_of(now, has);
+        let ended = self.round_trip_of(now, end, has);
         let (round_trip, delivered_when_sent) = ended.unzip();
         if self.listens {
             let progress = Progress {
@@ -374,12 +384,19 @@ impl Pacer {
         })
     }
 
-    /// The same of those that have arrived: they may have overtaken others, which are still under way.
-    fn round_trip_of(&mut self, now: Time, has: impl Fn(Psn) -> bool) -> Option<(RoundTrip, u64)> {
+    /// The same of those before `end`, which may have overtaken others, which are still under way. Of one that has not arrived
+    /// it counts once when what is behind it has: a queue that has dropped it is full.
+    fn round_trip_of(
+        &mut self,
+        now: Time,
+        end: Psn,
+        has: impl Fn(Psn) -> bool,
+    ) -> Option<(RoundTrip, u64)> {
         let mut newest = None;
-        self.asked.retain(|asked| {
+        self.asked.retain_mut(|asked| {
             let has_arrived = has(asked.end.minus(1));
-            if has_arrived {
+            let is_passed = !asked.end.is_after(end) && !replace(&mut asked.is_overtaken, true);
+            if has_arrived || is_passed {
                 newest = Some(*asked);
             }
             !has_arrived
@@ -483,11 +500,16 @@ mod tests {
         for (at, end) in [(10, 5), (20, 9), (30, 13), (40, 17)] {
             pacer.asked(us(at), Psn::new(end));
         }
-        let none = pacer.arrived_behind_a_gap(us(41), false, 1, |psn| psn == Psn::new(9));
-        assert!(none.is_none(), "it was not asked for");
-        let ended = pacer.arrived_behind_a_gap(us(45), false, 1, |psn| psn == Psn::new(12));
-        let RoundTrip { newest, oldest } = ended.unwrap();
-        assert_eq!((newest, oldest), (Span::from_us(15), None));
+        // Of one that has not arrived it counts once.
+        let mut arrived = |at, psn| {
+            let psn = Psn::new(psn);
+            let ended = pacer.arrived_behind_a_gap(us(at), psn.next(), false, 1, |it| it == psn);
+            ended.map(|it| (it.newest, it.oldest))
+        };
+        assert_eq!(arrived(41, 6), Some((Span::from_us(31), None)));
+        assert_eq!(arrived(42, 7), None);
+        assert_eq!(arrived(45, 12), Some((Span::from_us(15), None)));
+        assert_eq!(arrived(46, 13), None);
         // An acknowledgement that has overtaken another tells of two.
         let ended = pacer.on_progress(us(50), Psn::new(13), [13, 4, 0], false);
         let RoundTrip { newest, oldest } = ended.unwrap();
