@@ -55,8 +55,8 @@ pub enum Sign {
     Selective = 0x29,
     /// The same, and this packet is one of two that are sent at once: it is nothing if the other has arrived.
     Twice = 0x16,
-    /// The same, and the path may have become too narrow for packets as long as this message's: IP may fragment them, and
-    /// those of its answer.
+    /// The same, and the path may have become too narrow for packets as long as this message's: they leave in parts, and so
+    /// do those of its answer.
     Narrowed = 0x33,
 }
 

@@ -83,6 +83,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod mad;
 pub mod opcode;
+pub mod parteth;
 pub mod pause;
 pub mod pcap;
 pub mod pcapng;

@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use crate::saeth;
+use crate::{parteth, saeth};
 
 /// The transport service that an opcode belongs to: its upper three bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -126,9 +126,11 @@ impl Headers {
     pub const IMMDT: Self = Self(1 << 7);
     /// Invalidate extended transport header.
     pub const IETH: Self = Self(1 << 8);
+    /// Part extended header.
+    pub const PARTETH: Self = Self(1 << 9);
 
     /// Each header with its length in bytes, in wire order.
-    const LENGTHS: [(Self, usize); 9] = [
+    const LENGTHS: [(Self, usize); 10] = [
         (Self::XRCETH, 4),
         (Self::DETH, 8),
         (Self::RETH, 16),
@@ -138,6 +140,7 @@ impl Headers {
         (Self::ATOMIC_ACK_ETH, 8),
         (Self::IMMDT, 4),
         (Self::IETH, 4),
+        (Self::PARTETH, parteth::LEN),
     ];
 
     /// Both sets together.
@@ -263,6 +266,22 @@ const fn path_probe(operation: Operation) -> Option<Facts> {
     row(Service::Rc, operation, Part::Only, Attach::Nothing, Headers::NONE)
 }
 
+/// A part of an RC packet that carries data, by the low five bits of the packet's opcode.
+const fn part(code: u8) -> Option<Facts> {
+    match connected(Service::Rc, code) {
+        Some(whole)
+            if matches!(
+                whole.operation,
+                Operation::Send | Operation::Write | Operation::ReadResponse
+            ) =>
+        {
+            let headers = whole.headers.and(Headers::PARTETH);
+            Some(Facts { headers, headers_len: headers.len(), ..whole })
+        }
+        _ => None,
+    }
+}
+
 /// The opcodes of a connected service, by their low five bits.
 const fn connected(service: Service, code: u8) -> Option<Facts> {
     use Attach::{Immediate, Invalidate, Nothing};
@@ -325,6 +344,7 @@ static TABLE: [Option<Facts>; 256] = {
             6 if low == 0x11 => selective(Service::Rc),
             6 if low == 0x12 => path_probe(Operation::PathProbe),
             6 if low == 0x13 => path_probe(Operation::PathProbeAnswer),
+            6 => part(low),
             7 if low == 0x11 => selective(Service::Xrc),
             _ => None,
         };
@@ -332,6 +352,9 @@ static TABLE: [Option<Facts>; 256] = {
     }
     table
 };
+
+/// Added to the opcode of an RC packet by its parts.
+const PARTS: u8 = 0xc0;
 
 impl Opcode {
     /// RC acknowledge.
@@ -420,6 +443,23 @@ impl Opcode {
         Self::from_code(Self::base(service) | self.0 & 0x1f).unwrap_or(self)
     }
 
+    /// That of a part of such a packet, among the opcodes that are the manufacturer's; itself if it has none.
+    #[must_use]
+    pub fn part(self) -> Self {
+        let is_rc = self.facts().service == Service::Rc;
+        Self::from_code(PARTS | self.0).filter(|part| is_rc && part.is_part()).unwrap_or(self)
+    }
+
+    /// That of the packet which this is a part of; itself if it is none.
+    #[must_use]
+    pub fn whole(self) -> Self {
+        if self.is_part() { Self(self.0 & !PARTS) } else { self }
+    }
+
+    fn is_part(self) -> bool {
+        self.facts().headers.has(Headers::PARTETH)
+    }
+
     const fn base(service: Service) -> u8 {
         match service {
             Service::Rc => 0x00,
@@ -475,11 +515,12 @@ impl fmt::Display for Opcode {
         if facts.payload {
             write!(f, " {:?}", facts.part)?;
         }
-        match facts.attach {
-            Attach::Nothing => Ok(()),
-            Attach::Immediate => f.write_str(" with Immediate"),
-            Attach::Invalidate => f.write_str(" with Invalidate"),
-        }
+        f.write_str(match facts.attach {
+            Attach::Nothing => "",
+            Attach::Immediate => " with Immediate",
+            Attach::Invalidate => " with Invalidate",
+        })?;
+        f.write_str(if self.is_part() { ", in part" } else { "" })
     }
 }
 
@@ -543,6 +584,27 @@ mod tests {
     }
 
     #[test]
+    fn what_carries_data_over_rc_may_leave_in_parts() {
+        let middle = Opcode::write(Service::Rc, Part::Middle, false);
+        assert_eq!(middle.part().to_string(), "RC RDMA WRITE Middle, in part");
+        let mut parts = 0;
+        for opcode in Opcode::all() {
+            let part = opcode.part();
+            assert_eq!(part.whole(), opcode.whole());
+            if part == opcode {
+                continue;
+            }
+            let (whole, part) = (opcode.facts(), part.facts());
+            assert!(whole.payload && whole.service == Service::Rc, "{opcode}");
+            assert_eq!((part.operation, part.part), (whole.operation, whole.part));
+            assert_eq!(part.headers_len, whole.headers_len + parteth::LEN);
+            parts += 1;
+        }
+        // Eight SENDs, six WRITEs and four READ responses.
+        assert_eq!(parts, 18);
+    }
+
+    #[test]
     fn an_opcode_has_its_like_in_another_service() {
         let acknowledge = Opcode::RC_ACKNOWLEDGE.in_service(Service::Xrc);
         assert_eq!(acknowledge.to_string(), "XRC Acknowledge");
@@ -569,8 +631,8 @@ mod tests {
 
     #[test]
     fn the_table_has_every_service_once() {
-        // RC 24, XRC 23, UC 12, UD 2, CNP 1, and four of the manufacturer's own.
-        assert_eq!(Opcode::all().count(), 24 + 23 + 12 + 2 + 1 + 4);
+        // RC 24, XRC 23, UC 12, UD 2, CNP 1, and of the manufacturer's own four, and the parts of eighteen of RC.
+        assert_eq!(Opcode::all().count(), 24 + 23 + 12 + 2 + 1 + 4 + 18);
         let mut names: std::vec::Vec<_> = Opcode::all().map(|opcode| format!("{opcode}")).collect();
         names.sort();
         names.dedup();

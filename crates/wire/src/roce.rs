@@ -5,7 +5,7 @@ use core::fmt;
 use rdma::{Key, Psn, Qpn};
 
 use crate::opcode::{Facts, Headers};
-use crate::{Error, Opcode, aeth, atomic_eth, be24, be32, be64, bth, deth, reth, saeth};
+use crate::{Error, Opcode, aeth, atomic_eth, be24, be32, be64, bth, deth, parteth, reth, saeth};
 
 /// Bytes of the ICRC at the end of a packet.
 pub const ICRC_LEN: usize = 4;
@@ -35,6 +35,8 @@ pub struct Repr {
     pub immediate: Option<[u8; 4]>,
     /// IETH (9.3.7): the key to invalidate.
     pub invalidate: Option<Key>,
+    /// Where it belongs, if it is a part of a packet.
+    pub part: Option<parteth::Repr>,
 }
 
 impl Repr {
@@ -54,6 +56,7 @@ impl Repr {
             atomic_ack: None,
             immediate: None,
             invalidate: None,
+            part: None,
         }
     }
 
@@ -130,7 +133,8 @@ impl Repr {
                 Headers::SAETH => self.selective = Some(saeth::Repr::parse(take(saeth::LEN)?)?),
                 Headers::ATOMIC_ACK_ETH => self.atomic_ack = Some(be64(take(8)?, 0..8)),
                 Headers::IMMDT => self.immediate = Some(be32(take(4)?, 0..4).to_be_bytes()),
-                _ => self.invalidate = Some(Key(be32(take(4)?, 0..4))),
+                Headers::IETH => self.invalidate = Some(Key(be32(take(4)?, 0..4))),
+                _ => self.part = Some(parteth::Repr::parse(take(parteth::LEN)?)?),
             }
         }
         Ok(())
@@ -185,6 +189,7 @@ impl Repr {
         put(take(Headers::IETH, 4), &self.invalidate, |key, room| {
             room.copy_from_slice(&key.0.to_be_bytes());
         });
+        put(take(Headers::PARTETH, parteth::LEN), &self.part, parteth::Repr::emit);
         debug_assert!(rest.is_empty(), "as long as the opcode's row says");
         total
     }
@@ -269,6 +274,9 @@ impl fmt::Display for Repr {
         }
         if let Some(key) = self.invalidate {
             write!(f, " invalidate={:#x}", key.0)?;
+        }
+        if let Some(part) = self.part {
+            write!(f, " {part}")?;
         }
         Ok(())
     }

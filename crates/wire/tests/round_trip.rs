@@ -11,8 +11,8 @@ use wire::frame::Ip;
 use wire::opcode::Headers;
 use wire::pcapng::Direction;
 use wire::{
-    Frame, Opcode, aeth, arp, atomic_eth, bth, cnp, deth, ipv4, ipv6, pause, pcap, pcapng, pfc,
-    reth, roce, saeth, udp, vlan,
+    Frame, Opcode, aeth, arp, atomic_eth, bth, cnp, deth, ipv4, ipv6, parteth, pause, pcap, pcapng,
+    pfc, reth, roce, saeth, udp, vlan,
 };
 
 fn address() -> impl Strategy<Value = Address> {
@@ -131,6 +131,8 @@ prop_compose! {
             atomic_ack: has(Headers::ATOMIC_ACK_ETH).then_some(compare),
             immediate: has(Headers::IMMDT).then_some(immediate),
             invalidate: has(Headers::IETH).then_some(r_key),
+            part: has(Headers::PARTETH)
+                .then_some(parteth::Repr { offset: address as u16, whole: length as u16 }),
         };
         (repr.padded_for(payload.len() as u32), payload)
     }
