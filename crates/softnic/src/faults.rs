@@ -325,7 +325,6 @@ mod tests {
             slot: 0,
             traffic_class: 0,
             hop_limit: 0,
-            may_fragment: false,
         }
     }
 

@@ -79,8 +79,6 @@ pub(crate) struct Flow {
     pub(crate) slot: u16,
     pub(crate) traffic_class: u8,
     pub(crate) hop_limit: u8,
-    /// See [`transport::Route::may_fragment`].
-    pub(crate) may_fragment: bool,
 }
 
 impl Flow {
@@ -97,7 +95,7 @@ impl Flow {
     /// Whether its packets may leave together, in GSO batches.
     #[inline]
     pub(crate) fn is_batched(&self) -> bool {
-        self.path == Path::Udp && !self.may_fragment
+        self.path == Path::Udp
     }
 
     /// The headers below RoCE of a packet with IP identification `id`.
@@ -235,7 +233,6 @@ mod tests {
             slot: 3,
             traffic_class,
             hop_limit: 64,
-            may_fragment: false,
         };
         let mut packet = [9; 54];
         flow.seal(&mut packet);

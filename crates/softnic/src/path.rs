@@ -93,7 +93,6 @@ impl Lane {
         let Flow { path, source, destination, traffic_class, hop_limit, .. } = self.flow;
         path == Path::Udp
             && self.flow.slot == slot
-            && self.flow.may_fragment == route.may_fragment
             && (source, destination) == (route.source, route.destination)
             && (traffic_class, hop_limit) == (route.traffic_class, route.hop_limit)
             && self.follows.is_none_or(|port| port == route.source_port)
@@ -432,21 +431,11 @@ impl Lab {
 /// Where packets of this route for this slot go by UDP, as all of connection management does, from port 4791. `None`
 /// if no socket has their source address.
 pub(crate) fn udp_flow(membership: &Membership, route: &Route, slot: u16) -> Option<Flow> {
-    let &Route { source, destination, traffic_class, hop_limit, may_fragment, .. } = route;
+    let &Route { source, destination, traffic_class, hop_limit, .. } = route;
     let port = membership.port_of(source, destination)?;
     let path = Path::Udp;
     let source_port = ROCE_PORT;
-    Some(Flow {
-        path,
-        port,
-        source,
-        destination,
-        source_port,
-        slot,
-        traffic_class,
-        hop_limit,
-        may_fragment,
-    })
+    Some(Flow { path, port, source, destination, source_port, slot, traffic_class, hop_limit })
 }
 
 #[cfg(test)]

@@ -72,8 +72,10 @@ pub(crate) const PATH_PROBE_HEADROOM: u32 = 16 + 4;
 pub(crate) const PATH_PROBES_MAX: u8 = 8;
 /// first after this time without an answer, and each time after twice as long.
 pub(crate) const PATH_PROBE_WAIT: Span = Span::from_ms(10);
-/// It waits for so long at most.
+/// It waits for so long at most: RFC 8899, 5.1.1, has 600 s for PMTU_RAISE_TIMER, and a probe is one packet.
 pub(crate) const PATH_PROBE_WAIT_MAX: Span = Span::from_ms(10_000);
+/// So many packets may wait for some of their parts, in each direction.
+pub(crate) const PACKETS_IN_PARTS_MAX: usize = 32;
 /// Where a window follows the path, a READ is asked for in so many parts of it.
 pub(crate) const READ_CHUNKS_OF_WINDOW: u32 = 8;
 /// Of no fewer packets than these.

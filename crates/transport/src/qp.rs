@@ -289,6 +289,9 @@ impl Qp {
     /// request, or the first if it has many. The peer, which polls for the acknowledgement,
     /// meanwhile takes in the message.
     pub(crate) fn next_packet(&mut self, now: Time, adapter: &mut Adapter) -> Option<Outgoing> {
+        if let Some(part) = self.next_part(adapter) {
+            return Some(part);
+        }
         if let Some(cnp) = self.next_cnp(now, adapter) {
             return Some(cnp);
         }
@@ -399,9 +402,8 @@ impl Qp {
                     header.bth.sign = Sign::Twice;
                 }
                 body = self.write_request(Cursor { serial, packet }, count, to);
-                if self.strides.is_narrowed && to.header.bth.stride != Stride::PATH_MTU {
+                if to.header.bth.stride.bytes().is_some_and(|stride| self.is_too_long(stride)) {
                     to.header.bth.sign = Sign::Narrowed;
-                    to.route.may_fragment = body.len() > self.mtu();
                 }
             }
             Content::PathProbe { length } => {
@@ -427,7 +429,6 @@ impl Qp {
                     header.aeth = Some(aeth::Repr { syndrome: Syndrome::ACK, msn });
                 }
                 route.traffic_class = self.data_class();
-                route.may_fragment = self.strides.answers_narrowed && length > self.mtu();
                 body = Body::memory(address, 0, length);
             }
             Content::Notification { traffic_class } => {
@@ -436,6 +437,9 @@ impl Qp {
                 route.traffic_class = traffic_class;
                 body = Body::constant(&RESERVED);
             }
+        }
+        if self.leaves_in_parts(outgoing, body.len()) {
+            body = self.cut(body, &mut to.header);
         }
         to.header.pad_for(body.len());
         body

@@ -17,9 +17,6 @@ pub struct Route {
     /// The UDP source port: constant for a flow, differing between flows, so that equal-cost paths
     /// are used (IBTA annex A17.9.1).
     pub source_port: u16,
-    /// Whether IP may fragment it, here and on its way. RoCE packets are never fragmented, but for those that are longer than
-    /// the path MTU, if their path may have become too narrow for them.
-    pub may_fragment: bool,
 }
 
 /// The TTL of who names none.
@@ -28,14 +25,7 @@ pub(crate) const DEFAULT_HOP_LIMIT: u8 = 64;
 impl Route {
     /// Between these addresses, with everything else as most packets have it.
     pub const fn between(source: Gid, destination: Gid) -> Self {
-        Self {
-            destination,
-            source,
-            traffic_class: 0,
-            hop_limit: DEFAULT_HOP_LIMIT,
-            source_port: 0,
-            may_fragment: false,
-        }
+        Self { destination, source, traffic_class: 0, hop_limit: DEFAULT_HOP_LIMIT, source_port: 0 }
     }
 }
 
@@ -92,6 +82,12 @@ impl Body {
     /// In bytes.
     pub(crate) fn len(&self) -> u32 {
         self.length
+    }
+
+    /// Of its bytes from `offset` on `most`, or what is left.
+    pub(crate) fn part(self, offset: u32, most: u32) -> Self {
+        let length = self.length.saturating_sub(offset).min(most);
+        Self { offset: self.offset + u64::from(offset), length, ..self }
     }
 
     /// The bytes of `count` packets: this one, and others that each carry as much.

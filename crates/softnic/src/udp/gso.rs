@@ -174,7 +174,6 @@ mod tests {
             slot: 3,
             traffic_class: 0,
             hop_limit: 64,
-            may_fragment: false,
         }
     }
 

@@ -139,11 +139,7 @@ impl Sockets {
 
     /// Sends one packet, with its ICRC, if the socket takes it: nobody waits under the engine's lock.
     pub(crate) fn send_packet(&mut self, flow: &Flow, packet: &[u8]) {
-        let (port, message) = (&self.sockets[flow.port], message(flow, packet, None));
-        let sent = match flow.may_fragment {
-            true => port.send_in_fragments(&message),
-            false => port.send(&[message]),
-        };
+        let sent = self.sockets[flow.port].send(&[message(flow, packet, None)]);
         self.note(flow, packet, sent);
     }
 
@@ -249,7 +245,6 @@ mod tests {
             slot: to.site.membership.registry.slot(),
             traffic_class: 0,
             hop_limit: 0,
-            may_fragment: false,
         };
         let outbox = from.sender.outbox.as_mut().unwrap();
         let mut counts = Counts::default();
@@ -291,7 +286,6 @@ mod tests {
             slot: 1,
             traffic_class: 0,
             hop_limit: 0,
-            may_fragment: false,
         };
         let outbox = from.sender.outbox.as_mut().unwrap();
         let mut counts = Counts::default();

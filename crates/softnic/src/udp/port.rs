@@ -89,17 +89,6 @@ impl Port {
             Self::Lab(link) => Ok(link.send(messages)),
         }
     }
-
-    /// Sends a datagram that IP may fragment. A lab has no IP that could.
-    ///
-    /// # Errors
-    /// What was said to it.
-    pub(crate) fn send_in_fragments(&self, message: &Message<'_>) -> io::Result<usize> {
-        match self {
-            Self::Udp(socket) => socket.send_in_fragments(message),
-            Self::Lab(link) => Ok(link.send(core::slice::from_ref(message))),
-        }
-    }
 }
 
 impl AsFd for Port {

@@ -120,15 +120,16 @@ impl Socket {
     fn configure(&self, receive_buffer: c_int) -> io::Result<()> {
         let fd = self.fd.as_fd();
         let set = |level, name, value: c_int| set_option(fd, level, name, value);
-        // Not in fragments, and never shorter because an ICMP message says so: anybody could send it, and
+        // Never in fragments, and never shorter because an ICMP message says so: anybody could send it, and
         // the path MTU of a connection is what its ends have agreed on.
-        self.set_fragments(false)?;
         if self.address.is_ipv4() {
+            set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
             set(libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
             set(libc::IPPROTO_IP, libc::IP_TTL, HOP_LIMIT.into())?;
             set(libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, HOP_LIMIT.into())?;
         } else {
             set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+            set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
             set(libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
             set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
             set(libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, HOP_LIMIT.into())?;
@@ -303,29 +304,6 @@ impl Socket {
         received
     }
 
-    /// Sends a datagram that IP may fragment.
-    ///
-    /// # Errors
-    /// As [`Socket::send`].
-    pub(crate) fn send_in_fragments(&self, message: &Message<'_>) -> io::Result<usize> {
-        self.set_fragments(true)?;
-        let sent = self.send(core::slice::from_ref(message));
-        self.set_fragments(false)?;
-        sent
-    }
-
-    /// Whether IP may fragment what is sent.
-    fn set_fragments(&self, may: bool) -> io::Result<()> {
-        let (level, name, may_not, may_be) = if self.address.is_ipv4() {
-            let [may_not, may_be] = [libc::IP_PMTUDISC_PROBE, libc::IP_PMTUDISC_DONT];
-            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, may_not, may_be)
-        } else {
-            let [may_not, may_be] = [libc::IPV6_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_DONT];
-            (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, may_not, may_be)
-        };
-        set_option(self.as_fd(), level, name, if may { may_be } else { may_not })
-    }
-
     /// Sends messages, up to [`MESSAGES_MAX`], and returns how many were taken.
     ///
     /// # Errors
@@ -494,7 +472,6 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::in_namespace;
 
     fn pair(last: u8) -> (Socket, Socket) {
         let socket = |third| {
@@ -569,26 +546,6 @@ mod tests {
             taken += receive(&b, &mut buffer).length;
         }
         assert_eq!((taken, b.receive(&mut buffer)), (MESSAGES_MAX, None));
-    }
-
-    #[test]
-    fn what_may_be_fragmented_arrives_whole_over_a_short_mtu_and_nothing_else_is() {
-        let this = "udp::socket::tests::what_may_be_fragmented_arrives_whole_over_a_short_mtu_and_nothing_else_is";
-        if !in_namespace(this, "ip link set lo mtu 1500 up") {
-            return;
-        }
-        for address in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
-            let socket = Socket::bind(address, 1, SOCKET_BUFFER_BYTES).unwrap();
-            let bytes: Vec<u8> = (0..4_000_u32).map(|at| (at % 251) as u8).collect();
-            let long = message(&bytes, &socket);
-            let refused = || socket.send(&[long]).unwrap_err().raw_os_error();
-            assert_eq!(refused(), Some(libc::EMSGSIZE));
-            assert_eq!(socket.send_in_fragments(&long).unwrap(), 1);
-            let mut buffer = [0; 8_000];
-            assert_eq!(receive(&socket, &mut buffer).length, 4_000);
-            assert_eq!(buffer[..4_000], bytes);
-            assert_eq!(refused(), Some(libc::EMSGSIZE));
-        }
     }
 
     #[test]

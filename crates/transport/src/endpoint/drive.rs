@@ -135,6 +135,9 @@ impl Endpoint {
             let most = most.min(burst_packets.saturating_sub(self.burst));
             let count = 1 + qp.prolong(&first, most.saturating_sub(1), adapter);
             let body = qp.write(&first, &mut self.written).times(count);
+            if let Some(part) = self.written.header.part {
+                qp.go_on_behind(first, part, body.len(), adapter);
+            }
             let deadline = qp.next_deadline();
             self.burst += count;
             if self.burst >= burst_packets {
@@ -256,6 +259,8 @@ impl Qp {
                     self.handle_cnp(now, request.length(), adapter)
                 } else if self.spec.kind == QpType::Ud {
                     self.handle_datagram(arrival, request, memory, adapter)
+                } else if let Some(part) = header.part {
+                    self.take_part(now, request, part, memory, adapter)
                 } else if facts.operation == Operation::PathProbe {
                     self.path_probed(header, request.length())
                 } else if facts.operation == Operation::PathProbeAnswer {

@@ -68,6 +68,7 @@ impl<'a> Run<'a> {
         let header = &endpoint.written.header;
         let (psn, opcode) = (header.bth.psn.plus(index), header.bth.opcode);
         let Some((qp, adapter)) = endpoint.qp_mut(qpn) else { return };
+        qp.forget_part();
         if opcode.is_request() {
             qp.request_faulted(psn, opcode.facts().part);
         } else {

@@ -17,23 +17,36 @@
 //! port keeps to it. What a connection manager has agreed on is no such choice: it knows the path from hearsay, and the peer's port may
 //! be of usual Ethernet, so packets as long as that carries are tried in turn with those of the port.
 //!
-//! A path may become narrower later. Messages that have begun then keep their packets, for the peer knows them by
-//! their numbers. After a timeout IP may fragment them, here and on their way, and those that answer READs, whose requests
-//! say so ([`Sign::Narrowed`]); what begins is in packets of the path MTU, and the path is probed anew.
+//! A path may become narrower later, and nobody may tell: what is too long vanishes (RFC 8899, 4.3). A requester whose
+//! timer expires doubts the path. What begins from then on is in packets
+//! of the path MTU, and the path is probed anew. Messages that have begun keep their packets, for the peer knows them by their
+//! numbers; those that are too long now leave in parts, no longer than packets of the path MTU, and the peer puts them together
+//! ([`wire::parteth`]). A responder does not know that its answers vanish: the requests for them say it ([`Sign::Narrowed`]).
+//!
+//! ```text
+//!     WRITE, PSN 7, 1,408 bytes ───────────────────X
+//!     WRITE, PSN 7, bytes 0 to 1,023 of 1,408 ─────────────────►
+//!     WRITE, PSN 7, bytes 1,024 to 1,407 ──────────────────────►  and PSN 7 has arrived
+//! ```
+//!
+//! A peer that is gone, or slow, is doubted as well. That costs little: the first probe that is answered ends it.
 
-use rdma::{Psn, QpState, QpType, Span, Time};
-use wire::Opcode;
+use rdma::{Memory, Psn, QpState, QpType, Span, Time};
 use wire::bth::{Sign, Stride};
-use wire::roce;
+use wire::{Opcode, parteth, roce};
 
 use super::{Content, Outgoing, Qp};
 use crate::adapter::Adapter;
+use crate::arrival::Carried;
 use crate::config::BetweenHosts;
 use crate::limits::{
     ACKS_OF_WINDOW, ETHERNET_STRIDE, PATH_PROBE_HEADROOM, PATH_PROBE_WAIT, PATH_PROBE_WAIT_MAX,
     PATH_PROBES_MAX, STRIDE_MAX,
 };
+use crate::region::Epoch;
+use crate::responder::Request;
 use crate::stats::Drop;
+use crate::transmit::Body;
 
 /// What a queue pair knows of how long its packets may be.
 #[derive(Clone, Copy, Default, Debug)]
@@ -50,9 +63,19 @@ pub(crate) struct Strides {
     /// Its peer has sent or taken long packets, so it is one of ours.
     is_known: bool,
     /// Long packets were not answered, and no path probe since: the path may have become too narrow for them.
-    pub(crate) is_narrowed: bool,
+    is_doubted: bool,
     /// The same, by what the peer has said last of what answers its READs.
-    pub(super) answers_narrowed: bool,
+    answers_narrowed: bool,
+    /// A packet of which parts have left.
+    unfinished: Option<Unfinished>,
+}
+
+/// The parts of it from `offset` on are to leave, unless its memory may be gone since.
+#[derive(Clone, Copy, Debug)]
+struct Unfinished {
+    packet: Outgoing,
+    offset: u32,
+    epoch: Epoch,
 }
 
 /// A path probe that is to be sent, or waits for its answer.
@@ -173,15 +196,137 @@ impl Qp {
         self.pacer.begin(self.mtu());
     }
 
-    /// No answer has come in time. If packets were long, the path may have become too narrow for them: messages that begin
-    /// from now on are in packets of the path MTU, until a path probe is answered. Those that have begun keep their packets,
-    /// which IP may fragment.
+    /// No answer has come in time. If packets were long, the path may have become too narrow for them: what begins from now
+    /// on is in packets of the path MTU, until a path probe is answered, and what has begun leaves in parts.
     pub(crate) fn doubt_stride(&mut self) {
-        let found = self.strides.found;
-        self.strides.is_narrowed |=
-            found.is_some() || self.requester.begins_with_more_than(self.mtu());
-        if let Some(stride) = found {
+        if let Some(stride) = self.strides.found {
+            self.strides.is_doubted = true;
             self.shorten(Some(Probe::new(stride, None)));
+        }
+    }
+
+    /// Whether packets of `stride` are longer than what the path is known to take: of messages that began before it was doubted.
+    #[inline]
+    pub(crate) fn is_too_long(&self, stride: u32) -> bool {
+        stride > self.stride()
+    }
+
+    /// Whether a packet with so many bytes of payload leaves in parts.
+    #[inline]
+    pub(crate) fn leaves_in_parts(&self, packet: &Outgoing, length: u32) -> bool {
+        match packet.content {
+            // Datagrams are as long as the port allows.
+            _ if length <= self.mtu() || self.strides.most == 0 => false,
+            Content::Request { .. } => {
+                self.is_too_long(length) || self.strides.unfinished.is_some()
+            }
+            Content::Response { .. } => {
+                self.strides.answers_narrowed || self.strides.unfinished.is_some()
+            }
+            _ => false,
+        }
+    }
+
+    /// What the next part of a packet carries, whose headers are written: they become those of the part.
+    #[cold]
+    pub(super) fn cut(&self, whole: Body, header: &mut roce::Repr) -> Body {
+        let offset = self.strides.unfinished.map_or(0, |it| it.offset);
+        header.bth.opcode = header.bth.opcode.part();
+        // Packets are no longer than a stride may be.
+        header.part = Some(parteth::Repr { offset: offset as u16, whole: whole.len() as u16 });
+        whole.part(offset, self.mtu())
+    }
+
+    /// A part of `packet` leaves, with so many bytes of payload, and the next one after it.
+    #[cold]
+    pub(crate) fn go_on_behind(
+        &mut self,
+        packet: Outgoing,
+        parteth::Repr { offset, whole }: parteth::Repr,
+        length: u32,
+        adapter: &Adapter,
+    ) {
+        let (offset, epoch) = (u32::from(offset) + length, adapter.regions.epoch());
+        let is_left = offset < u32::from(whole);
+        self.strides.unfinished = is_left.then_some(Unfinished { packet, offset, epoch });
+    }
+
+    /// The packet of which parts have left, for its next one. If its request is done, or a region may have gone, the others
+    /// do not leave: it is sent again if it is missing.
+    #[inline]
+    pub(super) fn next_part(&mut self, adapter: &Adapter) -> Option<Outgoing> {
+        let Unfinished { packet, epoch, .. } = self.strides.unfinished?;
+        let is_done = match packet.content {
+            Content::Request { serial, .. } => self.requester.packets(serial) == 0,
+            _ => false,
+        };
+        if is_done || epoch != adapter.regions.epoch() {
+            self.forget_part();
+            return None;
+        }
+        Some(packet)
+    }
+
+    /// No more parts leave of the packet of which some have.
+    pub(crate) fn forget_part(&mut self) {
+        self.strides.unfinished = None;
+    }
+
+    /// A part of a packet has come. Once all are here the packet is taken as if it had come whole.
+    #[cold]
+    pub(crate) fn take_part<M: Memory>(
+        &mut self,
+        now: Time,
+        request: &Request<'_, '_, M>,
+        part: parteth::Repr,
+        memory: &mut M,
+        adapter: &mut Adapter,
+    ) -> Result<(), Drop> {
+        let (header, is_request) = (request.header, request.facts.is_request());
+        let (psn, whole) = (header.bth.psn, u32::from(part.whole));
+        // A path MTU is 4,096 at most.
+        let each = self.mtu() as u16;
+        let due = usize::from(part.whole.saturating_sub(part.offset).min(each));
+        let fits = (self.mtu() + 1..=self.strides.most).contains(&whole);
+        if !fits || !part.offset.is_multiple_of(each) || due == 0 || request.length() != due {
+            return Err(Drop::BadLength);
+        }
+        let mut header = *header;
+        (header.bth.opcode, header.part) = (header.bth.opcode.whole(), None);
+        if is_request {
+            self.follow_sign(header.bth.sign != Sign::None);
+        }
+        let expected = self.responder.expected();
+        let (base, kept) = match is_request {
+            true => (expected, self.responder.kept_mut()),
+            false => (self.requester.unacked, self.requester.kept_mut()),
+        };
+        let kept = kept.ok_or(Drop::BadLength)?;
+        if psn.is_before(base) {
+            // It is a duplicate, which the last part stands for: nobody looks at what it carries.
+            let is_last = u32::from(part.offset) + due as u32 == whole;
+            return match (is_last, is_request) {
+                (false, _) => Ok(()),
+                (true, false) => {
+                    self.handle_response(now, &header, request.carried, memory, adapter)
+                }
+                (true, true) => {
+                    adapter.stats.duplicate_request += 1;
+                    self.answer_duplicate(request, adapter);
+                    Ok(())
+                }
+            };
+        }
+        kept.advance(base);
+        let Some(payload) = kept.keep_part::<M>(psn, part, each, request.carried) else {
+            return Ok(());
+        };
+        let carried = Carried { payload: M::recall(&payload), length: payload.len() };
+        if is_request {
+            let request = Request::<M>::new(&header, carried);
+            self.handle_request(now, &request, memory, adapter)
+        } else {
+            self.handle_response(now, &header, carried, memory, adapter)
         }
     }
 
@@ -262,7 +407,7 @@ impl Qp {
     pub(crate) fn follow_stride(&mut self, header: &roce::Repr) {
         let stride = self.stride_of(header);
         self.strides.is_known |= stride > self.mtu();
-        let is_of_path = !self.strides.is_moved && !self.strides.is_narrowed;
+        let is_of_path = !self.strides.is_moved && !self.strides.is_doubted;
         if stride > self.stride() && is_of_path {
             self.lengthen(stride);
         }
@@ -271,7 +416,7 @@ impl Qp {
     /// Packets of messages that begin from now on are longer.
     fn lengthen(&mut self, stride: u32) {
         self.strides.found = Some(stride);
-        (self.strides.is_narrowed, self.strides.is_known) = (false, true);
+        (self.strides.is_doubted, self.strides.is_known) = (false, true);
         self.strides.probe = self.strides.probe.and_then(|probe| probe.beyond(stride));
         self.requester.recut(self.mtu(), stride);
         self.pacer.begin(stride);

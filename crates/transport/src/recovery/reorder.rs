@@ -2,14 +2,16 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use rdma::{Memory, Psn};
-use wire::{roce, saeth};
+use wire::{parteth, roce, saeth};
 
 use super::Bounds;
 use crate::arrival::Carried;
+use crate::limits::PACKETS_IN_PARTS_MAX;
 use crate::mutation::{Mutation, mutated};
 
 /// What was told so often has been heard, but for very many losses: acknowledgements are lost, too.
@@ -35,6 +37,15 @@ impl Kept {
     }
 }
 
+/// A packet of which only some parts have arrived.
+#[derive(Debug)]
+struct Unfinished {
+    psn: Psn,
+    payload: Vec<u8>,
+    /// A bit for each part that has not.
+    missing: u64,
+}
+
 /// How much is kept out of order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OutOfOrder {
@@ -55,16 +66,65 @@ pub(crate) struct ReorderBuffer {
     slots: VecDeque<Option<Box<Kept>>>,
     held: OutOfOrder,
     newest: Psn,
+    /// Packets, from the missing one on, that arrive in parts.
+    unfinished: Vec<Unfinished>,
 }
 
 impl ReorderBuffer {
     pub(crate) fn new(bounds: Bounds, base: Psn) -> Self {
-        Self { bounds, base, slots: VecDeque::new(), held: OutOfOrder::default(), newest: base }
+        let (slots, held) = (VecDeque::new(), OutOfOrder::default());
+        Self { bounds, base, slots, held, newest: base, unfinished: Vec::new() }
     }
 
     /// How much is kept.
     pub(crate) fn held(&self) -> OutOfOrder {
         self.held
+    }
+
+    /// Whether a packet waits for some of its parts.
+    pub(crate) fn has_unfinished(&self) -> bool {
+        !self.unfinished.is_empty()
+    }
+
+    /// Keeps a part of the packet `psn`, which is the missing one or behind it; each part of it but the last has `each` bytes.
+    /// Returns what the packet carries once all its parts have come. If there are too many such packets, the furthest ahead
+    /// makes room.
+    pub(crate) fn keep_part<M: Memory>(
+        &mut self,
+        psn: Psn,
+        parteth::Repr { offset, whole }: parteth::Repr,
+        each: u16,
+        Carried { payload, length }: Carried<M::Payload<'_>>,
+    ) -> Option<Vec<u8>> {
+        let base = self.base;
+        let ahead = |it: &Unfinished| it.psn.distance_from(base);
+        if psn.distance_from(base) >= self.bounds.packets {
+            return None;
+        }
+        let is_same = |it: &Unfinished| it.psn == psn && it.payload.len() == usize::from(whole);
+        let found = self.unfinished.iter().position(is_same).unwrap_or_else(|| {
+            self.unfinished.retain(|it| it.psn != psn);
+            let missing = u64::MAX >> 64_u32.saturating_sub(u32::from(whole.div_ceil(each)));
+            self.unfinished.push(Unfinished { psn, payload: vec![0; whole.into()], missing });
+            self.unfinished.len() - 1
+        });
+        let unfinished = self.unfinished.get_mut(found)?;
+        let mut at = usize::from(offset);
+        M::keep(payload, length, |bytes| {
+            if let Some(place) = unfinished.payload.get_mut(at..at + bytes.len()) {
+                place.copy_from_slice(bytes);
+            }
+            at += bytes.len();
+        });
+        unfinished.missing &= !(1 << (offset / each));
+        if unfinished.missing == 0 {
+            return Some(self.unfinished.swap_remove(found).payload);
+        }
+        if self.unfinished.len() > PACKETS_IN_PARTS_MAX {
+            let furthest = self.unfinished.iter().max_by_key(|it| ahead(it)).map(|it| it.psn);
+            self.unfinished.retain(|it| Some(it.psn) != furthest);
+        }
+        None
     }
 
     /// Keeps a packet behind the missing one that stands for `packets` PSNs. Returns whether it is
@@ -104,6 +164,7 @@ impl ReorderBuffer {
     pub(crate) fn advance(&mut self, base: Psn) {
         let passed = base.distance_from(self.base) as usize;
         self.base = base;
+        self.unfinished.retain(|it| !it.psn.is_before(base));
         for _ in 0..passed.min(self.slots.len()) {
             self.remove_first();
         }
@@ -131,6 +192,7 @@ impl ReorderBuffer {
     pub(crate) fn clear(&mut self) {
         self.slots = VecDeque::new();
         self.held = OutOfOrder::default();
+        self.unfinished.clear();
     }
 
     fn remove_first(&mut self) -> Option<Box<Kept>> {
@@ -193,5 +255,39 @@ impl ReorderBuffer {
             let range = saeth::Arrived { first: first as u16, packets: (end - first) as u16 };
             Some((range, told))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestMemory;
+
+    fn keep(buffer: &mut ReorderBuffer, psn: u32, offset: u16, bytes: &[u8]) -> Option<Vec<u8>> {
+        let carried = Carried { payload: bytes, length: bytes.len() };
+        let part = parteth::Repr { offset, whole: 6 };
+        buffer.keep_part::<TestMemory>(Psn::new(psn), part, 4, carried)
+    }
+
+    #[test]
+    fn parts_wait_for_each_other_within_bounds_and_until_their_packet_is_done() {
+        let bounds = Bounds { packets: 1_000, bytes: 1 << 20 };
+        let mut buffer = ReorderBuffer::new(bounds, Psn::new(0));
+        assert_eq!(keep(&mut buffer, 0, 4, b"56"), None);
+        assert_eq!(keep(&mut buffer, 0, 4, b"56"), None);
+        assert_eq!(keep(&mut buffer, 0, 0, b"1234"), Some(b"123456".to_vec()));
+        assert!(!buffer.has_unfinished());
+        // Nothing is kept beyond the bounds, and the furthest ahead makes room.
+        assert_eq!(keep(&mut buffer, 1_000, 0, b"1234"), None);
+        assert!(!buffer.has_unfinished());
+        let most = PACKETS_IN_PARTS_MAX as u32;
+        for psn in (0..=most).rev() {
+            assert_eq!(keep(&mut buffer, psn, 0, b"1234"), None);
+        }
+        assert_eq!(keep(&mut buffer, most, 4, b"56"), None);
+        assert_eq!(keep(&mut buffer, most - 1, 4, b"56"), Some(b"123456".to_vec()));
+        // What was done otherwise is forgotten, before its PSN comes round again.
+        buffer.advance(Psn::new(most));
+        assert!(!buffer.has_unfinished());
     }
 }

@@ -406,11 +406,6 @@ impl Requester {
         }
     }
 
-    /// Whether packets of the oldest request are longer than `bytes`.
-    pub(crate) fn begins_with_more_than(&self, bytes: u32) -> bool {
-        self.queue.front().is_some_and(|wqe| wqe.begun.is_some() && wqe.stride > bytes)
-    }
-
     /// Whether what is sent next is of a message longer than `bytes`.
     pub(crate) fn sends_more_than(&self, bytes: u32) -> bool {
         self.wqe(self.cursor.serial).is_some_and(|wqe| wqe.length > bytes)

@@ -38,6 +38,9 @@ impl Qp {
                 if next != first.psn.next() || next != self.requester.top {
                     return 0;
                 }
+                if self.leaves_in_parts(first, self.requester.stride(serial)) {
+                    return 0;
+                }
                 let left = self.middle_packets_after(serial, packet);
                 let count = self.unquestioned(serial, next, left.min(most), adapter);
                 let each = u64::from(self.requester.stride(serial)) + PACKET_OVERHEAD_BYTES;
@@ -45,7 +48,7 @@ impl Qp {
                 self.requester.count_on(count, self.spec.kind.is_reliable());
                 count
             }
-            Content::Response { length, .. } => {
+            Content::Response { length, .. } if !self.leaves_in_parts(first, length) => {
                 self.responder.prolong_answer(adapter.now, length, most)
             }
             _ => 0,

@@ -8,12 +8,17 @@ use wire::saeth;
 
 use super::{Begun, Cursor, ReadRequest, Requester, SendWqe};
 use crate::limits::{READ_TWICE_PACKETS_MIN, READS_TWICE_AFTER_LOSS};
-use crate::recovery::{Bounds, Moment, OutOfOrder, Scoreboard};
+use crate::recovery::{Bounds, Moment, OutOfOrder, ReorderBuffer, Scoreboard};
 
 impl Requester {
     /// Out-of-order responses that are kept.
     pub(crate) fn kept(&self) -> OutOfOrder {
         self.scoreboard.as_ref().map(|board| board.responses.held()).unwrap_or_default()
+    }
+
+    /// What keeps them.
+    pub(crate) fn kept_mut(&mut self) -> Option<&mut ReorderBuffer> {
+        self.scoreboard.as_mut().map(|board| &mut board.responses)
     }
 
     /// How much may be kept out of order, if it repeats selectively or may come to.

@@ -123,6 +123,7 @@ impl Qp {
         let length = wqe.payload_length(packet);
         let ends_message = packet + count == wqe.packets;
         let is_read_or_atomic = wqe.is_read_or_atomic();
+        let is_too_long = self.is_too_long(wqe.stride);
 
         let early = self.pace(now, opcode, length, adapter);
         let spent = if again && selective { repeated(spent) } else { spent };
@@ -191,7 +192,7 @@ impl Qp {
             self.requester.sent_whole += 1;
         }
         let twice = is_read_or_atomic
-            && !self.strides.is_narrowed
+            && !is_too_long
             && selective
             && !again
             && self.offered.is_some()

@@ -15,8 +15,13 @@ use crate::stats::Drop;
 
 impl Responder {
     /// Whether any request is kept.
-    pub(super) fn keeps_some(&self) -> bool {
+    fn keeps_some(&self) -> bool {
         self.ahead.as_ref().is_some_and(|ahead| ahead.held().packets > 0)
+    }
+
+    /// The same, or a part of one.
+    pub(super) fn keeps_anything(&self) -> bool {
+        self.ahead.as_ref().is_some_and(|ahead| ahead.held().packets > 0 || ahead.has_unfinished())
     }
 
     /// Queues a selective acknowledgement of what has arrived behind the gap, unless one waits.
@@ -28,6 +33,11 @@ impl Responder {
             self.push_reply(Reply::Selective { psn, msn });
             adapter.stats.send_seq_err += 1;
         }
+    }
+
+    /// What keeps them.
+    pub(crate) fn kept_mut(&mut self) -> Option<&mut ReorderBuffer> {
+        self.ahead.as_deref_mut()
     }
 
     /// Requests that are kept.
@@ -46,7 +56,7 @@ impl Responder {
 impl Qp {
     /// A request has come from a peer that signs its packets or does not. The last one counts, so a forged
     /// one changes nothing for longer than until the next.
-    pub(super) fn follow_sign(&mut self, signed: bool) {
+    pub(crate) fn follow_sign(&mut self, signed: bool) {
         let Some(bounds) = self.offered.filter(|_| !self.attributes.selective_repeat) else {
             return;
         };

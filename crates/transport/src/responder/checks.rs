@@ -50,7 +50,7 @@ impl Qp {
         // Only the acknowledgement of this request may wait, and only while it is alone.
         self.timers.stop(Timer::AckDelay);
         match self.respond(request, memory, adapter) {
-            Ok(()) if self.responder.keeps_some() => self.respond_to_kept(memory, adapter),
+            Ok(()) if self.responder.keeps_anything() => self.respond_to_kept(memory, adapter),
             Ok(()) => {
                 self.await_answer(now, request, adapter);
                 Ok(())

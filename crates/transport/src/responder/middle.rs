@@ -102,7 +102,8 @@ impl Qp {
             && arrival.source == self.attributes.path.gid
             && !arrival.is_marked()
             && !self.timers.is_running(Timer::AckDelay)
-            && !self.responder.keeps_some()
+            && !self.responder.keeps_anything()
+            && request.header.part.is_none()
             && (bth.sign != Sign::None || self.offered.is_none())
     }
 }

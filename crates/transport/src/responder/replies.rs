@@ -105,7 +105,7 @@ impl Responder {
 impl Qp {
     /// 9.7.5.1.4 and 9.7.5.1.5: a duplicate SEND or WRITE is acknowledged, a READ executed again
     /// within its first bounds, an atomic answered with what it returned.
-    pub(super) fn answer_duplicate<M: Memory>(
+    pub(crate) fn answer_duplicate<M: Memory>(
         &mut self,
         request: &Request<'_, '_, M>,
         adapter: &mut Adapter,

@@ -58,8 +58,6 @@ pub struct Wire {
     pub destination: Gid,
     /// DSCP and ECN bits.
     pub traffic_class: u8,
-    /// Whether IP may fragment it.
-    pub may_fragment: bool,
     /// Its headers.
     pub header: wire::roce::Repr,
     /// Headers, payload and padding, as bytes.
@@ -437,7 +435,7 @@ impl Pair {
             let node = &mut self.nodes[from];
             let Some(run) = node.endpoint.poll_transmit(self.now, 1) else { return };
             let header = *run.header();
-            let Route { destination, traffic_class, may_fragment, .. } = *run.route();
+            let Route { destination, traffic_class, .. } = *run.route();
             let Some(bytes) = emit(&header, run.payload(), &mut node.memory) else {
                 run.faulted(0);
                 continue;
@@ -446,8 +444,7 @@ impl Pair {
             let taken = self.rate.map_or(Span::ZERO, |rate| rate.time_of(on_wire(bytes.len())));
             self.free_at[from] = self.now + taken;
             let (index, at) = (self.count, self.now);
-            let mut packet =
-                Wire { index, from, at, destination, traffic_class, may_fragment, header, bytes };
+            let mut packet = Wire { index, from, at, destination, traffic_class, header, bytes };
             self.count += 1;
             if self.recording {
                 self.sent.push(packet.clone());

@@ -1,6 +1,7 @@
 //! Packet conversations between two engines.
 
 mod between_hosts;
+mod black_hole;
 mod blocked;
 mod congestion;
 mod connected;

@@ -443,18 +443,18 @@ fn of_a_new_path_nothing_is_known() {
     assert_eq!(stats.local_ack_timeout_err, 0);
 }
 
-/// Packets beyond the path MTU pass no more, unless IP may fragment them, from the `first`th that is sent on.
+/// Packets beyond the path MTU pass no more from the `first`th that is sent on.
 fn becomes_narrow(pair: &mut Pair, first: u64) {
     let mut left = first;
     pair.rule(move |packet| {
-        let is_too_long = left == 0 && payload(packet) > 1024 && !packet.may_fragment;
+        let is_too_long = left == 0 && payload(packet) > 1024;
         left = left.saturating_sub(1);
         if is_too_long { Verdict::Drop } else { Verdict::Deliver }
     });
 }
 
 #[test]
-fn on_a_path_that_becomes_narrower_messages_that_have_begun_go_on_in_fragments() {
+fn on_a_path_that_becomes_narrower_messages_that_have_begun_go_on_in_parts() {
     for (first, is_read) in (0..40).flat_map(|first| [(first, false), (first, true)]) {
         let mut pair = acquainted();
         becomes_narrow(&mut pair, first);
@@ -467,14 +467,14 @@ fn on_a_path_that_becomes_narrower_messages_that_have_begun_go_on_in_fragments()
         let success = CompletionStatus::Success;
         let all = [(0, success), (1, success), (2, success)];
         assert_eq!(statuses(&mut pair.nodes[0]), all, "{first}, {is_read}");
-        assert!((1..5).contains(&pair.nodes[0].endpoint.stats().local_ack_timeout_err));
-        // What begins now is in packets of the path MTU, which nobody fragments.
+        assert!(pair.nodes[0].endpoint.stats().local_ack_timeout_err < 5);
+        // What begins now is in packets of the path MTU.
         pair.sent.clear();
         write(&mut pair, 20_000);
         read(&mut pair, 20_000);
         let is_whole = |it: &Wire| payload(it) <= 1024 && it.header.bth.sign != Sign::Narrowed;
         let is_probe = |it: &Wire| it.header.bth.opcode == Opcode::RC_PATH_PROBE;
-        assert!(pair.sent.iter().all(|it| !it.may_fragment && (is_whole(it) || is_probe(it))));
+        assert!(pair.sent.iter().all(|it| is_whole(it) || is_probe(it)));
     }
 }
 
@@ -503,7 +503,7 @@ fn after_an_outage_a_path_is_probed_and_packets_are_long_again() {
             for sender in [from, 1] {
                 assert_eq!(longest(&pair, sender), STRIDE as usize, "node {sender}");
             }
-            assert!(pair.sent.iter().all(|it| !it.may_fragment));
+            assert!(pair.sent.iter().all(|it| it.header.part.is_none()));
         }
     }
 }
@@ -534,7 +534,7 @@ fn a_failure_says_how_long_packets_were_and_not_messages() {
     let mut pair = usual();
     write(&mut pair, 5_000);
     write(&mut pair, 20_000);
-    pair.rule(|packet| match payload(packet) > 1024 {
+    pair.rule(|packet| match payload(packet) > 1000 {
         true => Verdict::Drop,
         false => Verdict::Deliver,
     });

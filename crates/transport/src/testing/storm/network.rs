@@ -146,14 +146,14 @@ impl World<'_> {
             }
             let (from_gid, to_gid) = (route.source, route.destination);
             if self.is_too_long(link, &bytes) {
-                if !route.may_fragment {
-                    self.tally.count(Seen::TooLong);
-                    // An end finds out by its first timeout: what it loses so is no reason for another.
-                    let is_first = self.narrowed.insert((link, from));
-                    self.links[link].incidents += u64::from(is_first);
-                    return Ok(());
-                }
-                self.tally.count(Seen::Fragmented);
+                self.tally.count(Seen::TooLong);
+                // An end finds out by its first timeout: what it loses so is no reason for another.
+                let is_first = self.narrowed.insert((link, from));
+                self.links[link].incidents += u64::from(is_first);
+                return Ok(());
+            }
+            if header.part.is_some() {
+                self.tally.count(Seen::InParts);
             }
             let packet = Packet { link, from: from_gid, to: to_gid, traffic_class, bytes };
             self.carry(from, to, packet);
@@ -161,7 +161,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Whether a path that takes packets of the path MTU alone takes this one in fragments or not at all.
+    /// Whether the path takes packets of the path MTU alone by now, and this one is longer.
     fn is_too_long(&self, link: usize, bytes: &[u8]) -> bool {
         let LinkPlan { kind, mtu, other_mtu, .. } = self.links[link].plan;
         let narrowing = self.plan.faults.narrowing.filter(|_| kind == QpType::Rc);

@@ -79,7 +79,7 @@ pub(super) struct Faults {
     pub(super) misdeliveries: u64,
     /// Timeouts that a driver puts off: it says that packets may still be on their way.
     pub(super) put_offs: u64,
-    /// When paths become too narrow for packets beyond the path MTU, unless IP may fragment them; if ever. They stay so,
+    /// When paths become too narrow for packets beyond the path MTU, if ever. They stay so,
     /// and a queue pair needs a retry to find out.
     pub(super) narrowing: Option<Span>,
 }

@@ -25,7 +25,7 @@ counted! {
     Overtaking => "overtaken",
     Partition => "lost in a one-way partition",
     TooLong => "too long for a path that has become narrower",
-    Fragmented => "in fragments over such a path",
+    InParts => "parts of packets that are too long for their path",
     Stop => "nodes stopped",
     StoppedOverflow => "lost at a stopped node",
     Slow => "nodes slowed down",

@@ -1,0 +1,321 @@
+//! Paths that become narrower than the packets that they took, without a word (RFC 8899, 4.3).
+
+use core::cell::Cell;
+use std::rc::Rc;
+use std::vec;
+use std::vec::Vec;
+
+use rdma::{CompletionStatus, Mtu, Operation, Psn, QpState, QpType, Rate, Span, Time};
+use wire::bth::{Sign, Stride};
+use wire::opcode::{Part, Service};
+use wire::{Opcode, parteth, reth, roce};
+
+use crate::congestion::Bbr;
+use crate::limits::STRIDE_MAX;
+use crate::testing::storm::random::Random;
+use crate::testing::{Pair, Verdict, Wire};
+use crate::{Arrival, BetweenHosts, Config, Congestion, QpChange};
+
+/// What an interface of 1,500 bytes has room for.
+const STRIDE: u32 = 1408;
+/// Of each message.
+const LENGTH: u32 = 65_536;
+/// Where messages are written to and read from at node 1.
+const THERE: u64 = 1 << 23;
+/// The identifier of messages that nobody counts.
+const SHORT: u64 = u64::MAX;
+/// A path that takes packets of any length.
+const WIDE: usize = usize::MAX;
+/// And one that takes those of the path MTU, with the longest header.
+const NARROW: usize = 1024 + 64;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verb {
+    Write,
+    Send,
+    Read,
+}
+
+const VERBS: [Verb; 3] = [Verb::Write, Verb::Send, Verb::Read];
+
+/// Two hosts, a path of 1 Gb/s and a millisecond there and back, and how long packets may be that node 0 and node 1 send.
+struct Hosts {
+    pair: Pair,
+    longest: [Rc<Cell<usize>>; 2],
+    posted: u64,
+    outstanding: u64,
+    /// When each message was done.
+    done: Vec<Time>,
+}
+
+impl Hosts {
+    fn new(stride_max: u32, congestion: Congestion, timeout: u8) -> Self {
+        let between_hosts = BetweenHosts {
+            congestion,
+            window_bytes: 1 << 19,
+            refill_bytes: 0,
+            signs: true,
+            out_of_order_packets: 1024,
+            out_of_order_bytes: 1 << 20,
+            stride_max,
+        };
+        let config = Config { between_hosts: Some(between_hosts), ..Config::default() };
+        let mut pair = Pair::unequal([config.clone(), config]);
+        (pair.latency, pair.rate) = (Span::from_us(500), Some(Rate::from_mbps(1_000)));
+        pair.connect(QpType::Rc, [None, None], |change: &mut QpChange| match change.state {
+            Some(QpState::Rtr) => {
+                change.between_hosts = Some(true);
+                (change.path_mtu, change.negotiated_mtu) = (Some(Mtu::B1024), Some(true));
+            }
+            Some(QpState::Rts) => change.timeout = Some(timeout),
+            _ => {}
+        });
+        let longest = [WIDE, WIDE].map(|it| Rc::new(Cell::new(it)));
+        let mut hosts = Self { pair, longest, posted: 0, outstanding: 0, done: Vec::new() };
+        hosts.rule(|_| Verdict::Deliver);
+        hosts
+    }
+
+    /// What becomes of packets that are not too long.
+    fn rule(&mut self, mut others: impl FnMut(&Wire) -> Verdict + 'static) {
+        let longest = self.longest.clone();
+        self.pair.rule(move |packet| match packet.bytes.len() > longest[packet.from].get() {
+            true => Verdict::Drop,
+            false => others(packet),
+        });
+    }
+
+    /// Where a message is at node 0.
+    fn place(index: u64) -> u64 {
+        index % 32 * u64::from(LENGTH)
+    }
+
+    /// Posts a message, of bytes that depend on its number.
+    fn post(&mut self, verb: Verb) {
+        let (index, length) = (self.posted, LENGTH as usize);
+        let [here, there] = [Self::place(index), THERE + Self::place(index)];
+        let [from, to] =
+            if verb == Verb::Read { [(1, there), (0, here)] } else { [(0, here), (1, there)] };
+        self.pair.nodes[from.0].fill(from.1, length, index as u8);
+        self.pair.nodes[to.0].fill(to.1, length, 255 - index as u8);
+        let operation = match verb {
+            Verb::Write => self.pair.write(1, there),
+            Verb::Read => self.pair.read(1, there),
+            Verb::Send => {
+                let to = self.pair.nodes[1].sge(there, LENGTH);
+                self.pair.post_recv(1, index, &[to]);
+                Operation::Send { immediate: None, address: None }
+            }
+        };
+        let piece = self.pair.nodes[0].sge(here, LENGTH);
+        self.pair.post(0, index, operation, &[piece]);
+        self.posted += 1;
+        self.outstanding += 1;
+    }
+
+    /// Takes completions, which come in order, and looks at what they brought.
+    fn take(&mut self) {
+        for completion in self.pair.nodes[0].completions() {
+            assert_eq!(completion.status, CompletionStatus::Success, "at {}", self.pair.now);
+            if completion.id == SHORT {
+                continue;
+            }
+            assert_eq!(completion.id, self.done.len() as u64);
+            let [here, there] = [0, THERE].map(|base| base + Self::place(completion.id));
+            let here = self.pair.nodes[0].bytes(here, LENGTH as usize);
+            let there = self.pair.nodes[1].bytes(there, LENGTH as usize);
+            assert!(here == there, "message {}", completion.id);
+            self.done.push(self.pair.now);
+            self.outstanding -= 1;
+        }
+        self.pair.nodes[1].completions();
+    }
+
+    /// Messages one behind the other for so long, eight at a time, each of a verb that is chosen for it.
+    fn go_on_for(&mut self, span: Span, mut verb: impl FnMut() -> Verb) {
+        let end = self.pair.now + span;
+        loop {
+            while self.outstanding < 8 {
+                self.post(verb());
+            }
+            if !self.pair.drive_once(end) {
+                break;
+            }
+            self.take();
+        }
+        self.pair.now = self.pair.now.max(end);
+    }
+}
+
+fn bbr() -> Congestion {
+    Congestion::Bbr(Bbr::DEFAULT)
+}
+
+/// Those are answered, so the path does not seem silent, and the timer is left.
+#[test]
+fn a_long_message_among_short_ones_goes_on_after_a_timeout() {
+    let mut hosts = Hosts::new(STRIDE, bbr(), 14);
+    hosts.go_on_for(Span::from_ms(300), || Verb::Write);
+    hosts.longest[0].set(NARROW);
+    hosts.post(Verb::Write);
+    for _ in 0..300 {
+        let piece = hosts.pair.nodes[0].sge(THERE, 64);
+        hosts.pair.post(0, SHORT, hosts.pair.write(1, 0), &[piece]);
+        hosts.pair.drive_for(Span::from_us(500));
+        hosts.take();
+    }
+    assert_eq!(hosts.outstanding, 0);
+    assert!(hosts.pair.nodes[0].endpoint.stats().local_ack_timeout_err <= 1);
+}
+
+/// The path is narrow and wide in turn, and loses, duplicates and holds back packets.
+#[test]
+fn whatever_becomes_of_parts_messages_are_whole() {
+    let mut parts = [0; 2];
+    for seed in 0..8 {
+        let mut random = Random::new(seed);
+        let stride = random.pick(&[STRIDE, STRIDE_MAX]);
+        let mut hosts = Hosts::new(stride, random.pick(&[bbr(), Congestion::None]), 14);
+        let (mut chance, worst) = (random.clone(), random.pick(&[5, 30]));
+        hosts.rule(move |_| match chance.below(1_000) {
+            it if it < worst => Verdict::Drop,
+            it if it < 2 * worst => Verdict::Duplicate,
+            it if it < 4 * worst => Verdict::Delay(Span::from_us(chance.below(2_000))),
+            _ => Verdict::Deliver,
+        });
+        hosts.pair.record();
+        for _ in 0..8 {
+            for longest in &hosts.longest {
+                longest.set(random.pick(&[WIDE, NARROW]));
+            }
+            hosts.go_on_for(Span::from_ms(40), || random.pick(&VERBS));
+        }
+        hosts.pair.drive();
+        hosts.take();
+        assert_eq!(hosts.outstanding, 0, "seed {seed}");
+        for packet in hosts.pair.sent.iter().filter(|packet| packet.header.part.is_some()) {
+            parts[packet.from] += 1;
+        }
+    }
+    assert!(parts.iter().all(|&count| count > 200), "{parts:?}");
+}
+
+/// As a queue that is full drops them. A path that was doubted would have been probed again.
+#[test]
+fn losses_by_chance_are_no_black_hole() {
+    for verb in VERBS {
+        let mut hosts = Hosts::new(STRIDE, bbr(), 14);
+        let mut random = Random::new(7);
+        hosts.rule(move |_| match random.below(100) {
+            0..3 => Verdict::Drop,
+            _ => Verdict::Deliver,
+        });
+        hosts.go_on_for(Span::from_ms(1_000), || verb);
+        let stats = hosts.pair.nodes[0].endpoint.stats();
+        assert!(stats.retransmitted_pkts > 100, "{stats}");
+        assert_eq!(stats.path_probes_answered, 1, "{verb:?}: {stats}");
+    }
+}
+
+/// Of memory that is deregistered no part leaves any more.
+#[test]
+fn parts_do_not_outlive_the_region_that_they_are_of() {
+    let mut hosts = Hosts::new(STRIDE_MAX, bbr(), 14);
+    hosts.go_on_for(Span::from_ms(50), || Verb::Write);
+    while hosts.outstanding > 0 {
+        hosts.pair.drive();
+        hosts.take();
+    }
+    hosts.longest[1].set(NARROW);
+    hosts.post(Verb::Read);
+    hosts.pair.record();
+    let parts = |hosts: &Hosts| {
+        let is_part = |packet: &&Wire| packet.header.part.is_some();
+        hosts.pair.sent.iter().filter(is_part).count()
+    };
+    while parts(&hosts) == 0 {
+        assert!(hosts.pair.drive_once(hosts.pair.now + Span::from_ms(1_000)));
+    }
+    let key = hosts.pair.nodes[1].key;
+    hosts.pair.nodes[1].endpoint.deregister(key).unwrap();
+    hosts.pair.drive();
+    assert_eq!(parts(&hosts), 1);
+    assert_ne!(super::only(&mut hosts.pair.nodes[0]).status, CompletionStatus::Success);
+}
+
+/// It says that the peer does not repeat selectively, until the next of its own packets.
+#[test]
+fn a_forged_packet_without_a_sign_holds_up_no_parts() {
+    let mut hosts = Hosts::new(STRIDE, bbr(), 14);
+    hosts.go_on_for(Span::from_ms(50), || Verb::Write);
+    hosts.pair.drive();
+    hosts.take();
+    hosts.longest[0].set(NARROW);
+    // Of packets that are too long alone.
+    let piece = hosts.pair.nodes[0].sge(0, 2 * STRIDE);
+    hosts.pair.post(0, SHORT, hosts.pair.write(1, THERE), &[piece]);
+    hosts.pair.drive_for(Span::from_ms(1));
+    let qpn = hosts.pair.nodes[1].qpn;
+    let psn = hosts.pair.nodes[1].endpoint.query_qp(qpn).unwrap().rq_psn.minus(1);
+    let opcode = Opcode::write(Service::Rc, Part::Middle, false);
+    let header = roce::Repr::new(opcode, qpn, psn);
+    let mut bytes = [0; wire::bth::LEN];
+    header.emit(&mut bytes);
+    let (source, destination) = (hosts.pair.nodes[0].gid, hosts.pair.nodes[1].gid);
+    let arrival = Arrival { source, destination, traffic_class: 0, hop_limit: 64 };
+    hosts.pair.inject(1, &arrival, &bytes);
+    hosts.pair.drive();
+    assert_eq!(super::only(&mut hosts.pair.nodes[0]).status, CompletionStatus::Success);
+}
+
+/// Whatever a peer makes of them.
+#[test]
+fn parts_that_make_no_packet_are_dropped() {
+    let mut hosts = Hosts::new(STRIDE, bbr(), 14);
+    hosts.go_on_for(Span::from_ms(50), || Verb::Write);
+    hosts.pair.drive();
+    hosts.take();
+    let before = *hosts.pair.nodes[1].endpoint.stats();
+    let psn = hosts.pair.nodes[1].endpoint.query_qp(hosts.pair.nodes[1].qpn).unwrap().rq_psn;
+    let mut inject = |psn: Psn, offset, whole, length: usize| {
+        let opcode = Opcode::write(Service::Rc, Part::Only, false).part();
+        let mut header = roce::Repr::new(opcode, hosts.pair.nodes[1].qpn, psn);
+        header.bth.sign = Sign::Narrowed;
+        header.bth.stride = Stride::fitting(STRIDE);
+        let (address, r_key) = (hosts.pair.nodes[1].sge(0, 0).address, hosts.pair.nodes[1].key);
+        header.reth = Some(reth::Repr { address, r_key, length: u32::from(whole) });
+        header.part = Some(parteth::Repr { offset, whole });
+        header.pad_for(length as u32);
+        let mut bytes = vec![9; header.header_len() + length.next_multiple_of(4)];
+        header.emit(&mut bytes);
+        let (source, destination) = (hosts.pair.nodes[0].gid, hosts.pair.nodes[1].gid);
+        let arrival = Arrival { source, destination, traffic_class: 0, hop_limit: 64 };
+        hosts.pair.inject(1, &arrival, &bytes);
+        let stats = hosts.pair.nodes[1].endpoint.stats();
+        (
+            stats.drop_bad_length - before.drop_bad_length,
+            stats.rx_write_requests - before.rx_write_requests,
+        )
+    };
+    for (dropped, (offset, whole, length)) in (1..).zip([
+        // Of a packet of the path MTU, of one that is too long, between two parts, behind the end, and too short or too long.
+        (0, 1_024, 1_024),
+        (0, 1_412, 1_024),
+        (0, u16::MAX, 1_024),
+        (512, 1_408, 896),
+        (2_048, 1_408, 0),
+        (u16::MAX, 1_408, 0),
+        (0, 1_408, 1_020),
+        (1_024, 1_408, 388),
+        (0, 0, 0),
+    ]) {
+        assert_eq!(inject(psn, offset, whole, length), (dropped, 0));
+    }
+    // The same one twice, of the packet of a former message, far ahead, and then the other.
+    for psn in [psn, psn, psn.minus(1), psn.plus(1), psn.plus(5_000)] {
+        assert_eq!(inject(psn, 0, 1_408, 1_024), (9, 0));
+    }
+    assert_eq!(inject(psn, 1_024, 1_408, 384), (9, 1));
+    assert_eq!(inject(psn.plus(1), 1_024, 1_408, 384), (9, 2));
+    assert_eq!(hosts.pair.nodes[1].bytes(0, 1_408), [9; 1_408]);
+}
