@@ -74,6 +74,9 @@ pub(crate) const PATH_PROBES_MAX: u8 = 8;
 pub(crate) const PATH_PROBE_WAIT: Span = Span::from_ms(10);
 /// It waits for so long at most: RFC 8899, 5.1.1, has 600 s for PMTU_RAISE_TIMER, and a probe is one packet.
 pub(crate) const PATH_PROBE_WAIT_MAX: Span = Span::from_ms(10_000);
+/// So many losses of a packet in a row, and nothing heard meanwhile, and its path may have become too narrow for it: MAX_PROBES
+/// (RFC 8899, 5.1.2 and 4.3).
+pub(crate) const BLACK_HOLE_LOSSES: u8 = 3;
 /// So many packets may wait for some of their parts, in each direction.
 pub(crate) const PACKETS_IN_PARTS_MAX: usize = 32;
 /// Where a window follows the path, a READ is asked for in so many parts of it.

@@ -9,7 +9,7 @@ use crate::Blocked;
 use crate::adapter::Adapter;
 use crate::arrival::Carried;
 use crate::congestion::RoundTrip;
-use crate::limits::{TRAIN_LOST_PACKETS, ack_timeout};
+use crate::limits::{BLACK_HOLE_LOSSES, TRAIN_LOST_PACKETS, ack_timeout};
 use crate::qp::Qp;
 use crate::recovery::Moment;
 use crate::stats::{Again, Drop};
@@ -160,6 +160,9 @@ impl Qp {
     /// Nothing was heard for a while: the last packet is repeated. Its answer says what is missing. Of a READ
     /// it is the oldest that has no answer. After a timeout it is the oldest of all.
     pub(crate) fn probe(&mut self, now: Time) {
+        if self.requester.probes + 1 >= BLACK_HOLE_LOSSES {
+            self.doubt_stride();
+        }
         let requester = &mut self.requester;
         // What the window holds back is sent all the same.
         let is_held = self.blocked == Some(Blocked::Window);

@@ -17,8 +17,8 @@
 //! port keeps to it. What a connection manager has agreed on is no such choice: it knows the path from hearsay, and the peer's port may
 //! be of usual Ethernet, so packets as long as that carries are tried in turn with those of the port.
 //!
-//! A path may become narrower later, and nobody may tell: what is too long vanishes (RFC 8899, 4.3). A requester whose
-//! timer expires doubts the path. What begins from then on is in packets
+//! A path may become narrower later, and nobody may tell: what is too long vanishes (RFC 8899, 4.3). A requester that has sent a
+//! packet again and again, and has heard nothing, or whose timer expires, doubts the path. What begins from then on is in packets
 //! of the path MTU, and the path is probed anew. Messages that have begun keep their packets, for the peer knows them by their
 //! numbers; those that are too long now leave in parts, no longer than packets of the path MTU, and the peer puts them together
 //! ([`wire::parteth`]). A responder does not know that its answers vanish: the requests for them say it ([`Sign::Narrowed`]).

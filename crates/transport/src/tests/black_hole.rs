@@ -145,10 +145,40 @@ impl Hosts {
         }
         self.pair.now = self.pair.now.max(end);
     }
+
+    /// The same; returns the longest time without a message that was done.
+    fn longest_pause(&mut self, span: Span, verb: Verb) -> Span {
+        let (since, seen) = (self.pair.now, self.done.len());
+        self.go_on_for(span, || verb);
+        let moments = [since].into_iter().chain(self.done[seen..].iter().copied());
+        let moments: Vec<Time> = moments.chain([self.pair.now]).collect();
+        moments.windows(2).map(|two| two[1].since(two[0])).max().unwrap()
+    }
 }
 
 fn bbr() -> Congestion {
     Congestion::Bbr(Bbr::DEFAULT)
+}
+
+/// A timeout of four seconds, so nothing waits for one.
+#[test]
+fn messages_go_on_after_some_round_trips_whatever_the_timeout_is() {
+    for (stride, verb) in
+        [STRIDE, STRIDE_MAX].into_iter().flat_map(|it| VERBS.map(|verb| (it, verb)))
+    {
+        for narrowed in [&[0][..], &[1], &[0, 1]] {
+            let mut hosts = Hosts::new(stride, bbr(), 20);
+            hosts.go_on_for(Span::from_ms(40), || verb);
+            assert_eq!(hosts.pair.nodes[0].endpoint.stats().path_probes_answered, 1);
+            for &from in narrowed {
+                hosts.longest[from].set(NARROW);
+            }
+            let pause = hosts.longest_pause(Span::from_ms(150), verb);
+            assert!(pause < Span::from_ms(60), "{stride}, {verb:?}, {narrowed:?}: {pause}");
+            let pause = hosts.longest_pause(Span::from_ms(50), verb);
+            assert!(pause < Span::from_ms(10), "{stride}, {verb:?}, {narrowed:?}: {pause}");
+        }
+    }
 }
 
 /// Those are answered, so the path does not seem silent, and the timer is left.
