@@ -4,6 +4,7 @@
 
 use core::ffi::c_int;
 use core::ptr;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use abi::{
     self, Plain, ibv_ah_attr, ibv_context, ibv_cq, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr,
@@ -25,15 +26,26 @@ fn errno() -> c_int {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
+/// Whoever names what is gone has no other test beside it, whose new objects may be where those were.
+static ALONE: RwLock<()> = RwLock::new(());
+
 /// An open device with a protection domain and a completion queue.
 struct Fixture {
     context: *mut ibv_context,
     pd: *mut ibv_pd,
     cq: *mut ibv_cq,
+    beside_others: Option<RwLockReadGuard<'static, ()>>,
 }
 
 impl Fixture {
     fn new() -> Self {
+        let guard = ALONE.read().unwrap_or_else(PoisonError::into_inner);
+        let mut fixture = Self::open();
+        fixture.beside_others = Some(guard);
+        fixture
+    }
+
+    fn open() -> Self {
         // SAFETY: calls as a C program makes them.
         unsafe {
             let mut count = 0;
@@ -45,7 +57,7 @@ impl Fixture {
             let pd = ibv_alloc_pd(context);
             let cq = ibv_create_cq(context, 4, ptr::null_mut(), ptr::null_mut(), 0);
             assert!(!pd.is_null() && !cq.is_null());
-            Self { context, pd, cq }
+            Self { context, pd, cq, beside_others: None }
         }
     }
 
@@ -307,7 +319,8 @@ fn a_path_without_a_gid_leads_nowhere() {
 
 #[test]
 fn closing_a_device_takes_everything_with_it() {
-    let it = core::mem::ManuallyDrop::new(Fixture::new());
+    let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
+    let it = core::mem::ManuallyDrop::new(Fixture::open());
     let qp = it.qp();
     // SAFETY: afterwards the handles are only looked up.
     unsafe {
