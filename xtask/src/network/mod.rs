@@ -481,7 +481,11 @@ fn spread(sorted: &[f64]) -> String {
 }
 
 fn median(sorted: &[f64]) -> String {
-    sorted.get(sorted.len() / 2).map_or("-".to_owned(), |value| format!("{value:.2}"))
+    let middle = |at: usize| sorted.get(at).copied();
+    match (middle(sorted.len().saturating_sub(1) / 2), middle(sorted.len() / 2)) {
+        (Some(lower), Some(upper)) => format!("{:.2}", f64::midpoint(lower, upper)),
+        _ => "-".to_owned(),
+    }
 }
 
 /// Where programs of each host run.
