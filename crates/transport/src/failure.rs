@@ -257,7 +257,7 @@ impl fmt::Display for Failure {
                         f.write_str(": its R_Key, bounds or rights do not fit there")
                     }
                     (CompletionStatus::RemoteInvalidRequest, _) => f.write_str(
-                        ": not allowed by qp_access_flags there, too long for the receive, or too many READs",
+                        ": not allowed by qp_access_flags there, too long for the receive, too many READs, or not in packets of its path_mtu",
                     ),
                     (CompletionStatus::RemoteOperation, _) => {
                         f.write_str(": the memory of the receive there cannot be written")
