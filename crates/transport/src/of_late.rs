@@ -1,4 +1,4 @@
-//! The shortest round trip of late, and the longest.
+//! The shortest round trip of late, the longest, and the usual one.
 
 use rdma::{Span, Time};
 

@@ -160,7 +160,7 @@ impl Qp {
     /// Nothing was heard for a while: the last packet is repeated. Its answer says what is missing. Of a READ
     /// it is the oldest that has no answer. After a timeout it is the oldest of all.
     pub(crate) fn probe(&mut self, now: Time) {
-        if self.requester.probes + 1 >= BLACK_HOLE_LOSSES {
+        if self.requester.probes.saturating_add(1) >= BLACK_HOLE_LOSSES {
             self.doubt_stride();
         }
         let requester = &mut self.requester;

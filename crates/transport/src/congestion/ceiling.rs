@@ -197,7 +197,12 @@ impl Ceiling {
         }
         let is_clean = self.is_clean(round.now);
         self.level.rise(round.now, is_free, is_clean);
-        if replace(&mut self.has_just_fallen, false) || round.is_draining {
+        let has_just_fallen = replace(&mut self.has_just_fallen, false);
+        if has_just_fallen {
+            // By now it would be known of what it fell for that it was late.
+            self.fell = None;
+        }
+        if has_just_fallen || round.is_draining {
             return false;
         }
         // A window that is not full is not what was lost of.
@@ -389,6 +394,11 @@ mod tests {
         ceiling.were_late(3);
         assert!(!round(&mut ceiling, long, 0) && !round(&mut ceiling, long, 0));
         assert!(round(&mut ceiling, long, 1));
+        // What is late long after a fall was not fallen for.
+        let fallen = ceiling.packets();
+        assert!(!round(&mut ceiling, long, 0));
+        ceiling.were_late(1);
+        assert_eq!(ceiling.packets(), fallen);
     }
 
     /// Such losses were taken for chance, until many packets had met no queue: so nothing was ever too much.
