@@ -14,6 +14,7 @@ mod extensions;
 mod interop;
 mod lab;
 mod labs;
+mod median;
 mod mistakes;
 mod network;
 mod pingmesh;

@@ -14,6 +14,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::median::median;
+
 const CACHE_LINE_ROUND_TRIPS: u64 = 200_000;
 const UDP_ROUND_TRIPS: usize = 20_000;
 /// The size of the payload that the programs are measured with.
@@ -77,7 +79,7 @@ pub(super) fn datagram_us(asleep: bool) -> Result<f64> {
                 receive(&near)?;
                 times.push(start.elapsed().as_secs_f64() * 1e6);
             }
-            Ok(super::median(&mut times))
+            median(&mut times).context("no datagram came back")
         });
         join(partner)?;
         join(player)

@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail};
 use pico_args::Arguments;
 
 use crate::lab::Lab;
+use crate::median::median;
 use crate::{terminal, workspace};
 use figure as f;
 use figure::Figure;
@@ -236,11 +237,10 @@ fn print_medians(series: &Series, present: &[Figure], missing: &[Figure], width:
         let mut good: Vec<f64> = values.iter().flatten().copied().collect();
         let failed = values.len() - good.len();
         let note = if failed > 0 { format!("  {failed} rounds failed") } else { String::new() };
-        if good.is_empty() {
+        let Some(middle) = median(&mut good) else {
             println!("  {:<width$}          -{note}", figure.name);
             continue;
-        }
-        let middle = median(&mut good);
+        };
         // `median` has sorted them.
         let (least, most) = (good[0], good[good.len() - 1]);
         println!("  {:<width$} {middle:>10.3}  [{least:.3} .. {most:.3}]{note}", figure.name);
@@ -258,11 +258,9 @@ fn print_targets(series: &Series, targets: &[Target]) {
     println!("  {:<6} {:<own$} {:<theirs$} {:>7}  bar", "", "", "compared with", "ratio");
     for Target { id, ours, peer, bar } in targets {
         let mut values = compared(series, ours, peer.as_ref());
-        let (value, verdict) = if values.is_empty() {
-            ("-".to_owned(), "not measured".to_owned())
-        } else {
-            let value = median(&mut values);
-            (format!("{value:.2}"), bar.verdict(value))
+        let (value, verdict) = match median(&mut values) {
+            None => ("-".to_owned(), "not measured".to_owned()),
+            Some(value) => (format!("{value:.2}"), bar.verdict(value)),
         };
         let (ours, peer, bar) = (short(ours), peer.as_ref().map_or("", short), bar.to_string());
         println!("  {id:<6} {ours:<own$} {peer:<theirs$} {value:>7}  {bar:<7} {verdict}");
@@ -286,17 +284,6 @@ fn compared(series: &Series, ours: &Figure, peer: Option<&Figure>) -> Vec<f64> {
     }
 }
 
-/// The middle value. Sorts.
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 {
-        values[middle]
-    } else {
-        f64::midpoint(values[middle - 1], values[middle])
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,11 +297,5 @@ mod tests {
         assert_eq!(compared(&series, &f::WRITE_64K, Some(&f::UCX_PUT_64K)), [3.0, 4.0]);
         assert_eq!(compared(&series, &f::WRITE_64K, None), [9.0, 20.0]);
         assert!(compared(&series, &f::WRITE_1M, None).is_empty());
-    }
-
-    #[test]
-    fn the_median_of_an_even_number_lies_between() {
-        assert!((median(&mut [4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < f64::EPSILON);
-        assert!((median(&mut [9.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
     }
 }

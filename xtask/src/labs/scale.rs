@@ -20,6 +20,7 @@ use serde_json::Value;
 
 use super::up::{PATIENCE, Pair, Up, succeeded};
 use crate::lab::{Lab, free_port};
+use crate::median::median;
 use crate::terminal;
 
 /// How long each network is looked at, at rest and at work.
@@ -154,7 +155,8 @@ fn latency(lab: &Lab, rounds: usize) -> Result<()> {
         all.push(own);
         ratios.push(own / udp);
     }
-    let (typical, ratio) = (median(&mut all), median(&mut ratios));
+    let medians = median(&mut all).zip(median(&mut ratios));
+    let (typical, ratio) = medians.context("no round was measured")?;
     println!(
         "  lab {typical:.2} us, {ratio:.2} times UDP ({:.2} to {:.2}); goal: at most {LATENCY_TIMES} times: {}",
         ratios[0],
@@ -182,13 +184,6 @@ fn by_udp(lab: &Lab, words: &[&str]) -> Result<f64> {
 fn typical(text: &str) -> Option<f64> {
     let row = text.lines().find(|line| line.split_whitespace().next() == Some("8"))?;
     row.split_whitespace().nth(4)?.parse().ok()
-}
-
-/// The middle value. Sorts.
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    f64::midpoint(values[(values.len() - 1) / 2], values[middle])
 }
 
 fn network(lab: &Lab, size: &Size) -> Result<()> {

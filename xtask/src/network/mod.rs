@@ -480,12 +480,10 @@ fn spread(sorted: &[f64]) -> String {
     ends.map_or("-".to_owned(), |(low, high)| format!("{low:.2}..{high:.2}"))
 }
 
-fn median(sorted: &[f64]) -> String {
-    let middle = |at: usize| sorted.get(at).copied();
-    match (middle(sorted.len().saturating_sub(1) / 2), middle(sorted.len() / 2)) {
-        (Some(lower), Some(upper)) => format!("{:.2}", f64::midpoint(lower, upper)),
-        _ => "-".to_owned(),
-    }
+/// The middle one, as it is shown.
+fn median(values: &[f64]) -> String {
+    let middle = crate::median::median(&mut values.to_vec());
+    middle.map_or("-".to_owned(), |value| format!("{value:.2}"))
 }
 
 /// Where programs of each host run.
