@@ -4,16 +4,15 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use rdma::{CompletionStatus, Psn, QpState, QpType, Rate, Span, Time};
 use std::boxed::Box;
-use std::vec;
 use std::vec::Vec;
 use wire::bth::Sign;
 use wire::{Opcode, roce};
 
-use super::{statuses, write};
+use super::{inject, statuses, write};
 use crate::congestion::{Controller, ControllerKind, Custom};
 use crate::limits::{OVERTAKEN_WAIT_MIN, PROBE_WAIT_MIN};
 use crate::testing::{Pair, Verdict, Wire};
-use crate::{Arrival, BetweenHosts, Config, Congestion, QpChange};
+use crate::{BetweenHosts, Config, Congestion, QpChange};
 
 const SUCCESS: CompletionStatus = CompletionStatus::Success;
 const FIRST: Psn = Psn::new(0xff_fffe);
@@ -251,7 +250,7 @@ fn what_looks_like_one_of_two_is_answered_where_nothing_is_signed() {
     assert_eq!(header.bth.opcode, Opcode::RC_READ_REQUEST);
     header.bth.sign = Sign::Twice;
     pair.sent.clear();
-    inject(&mut pair, &header, &[]);
+    inject(&mut pair, 1, &header, &[]);
     pair.drive();
     assert_eq!(pair.sent.iter().filter(|packet| packet.from == 1).count(), 20);
 }
@@ -447,21 +446,7 @@ fn forge(pair: &mut Pair, ahead: u32, signed: bool) {
     let opcode = Opcode::from_code(0x07).unwrap();
     let mut header = roce::Repr::new(opcode, pair.nodes[1].qpn, psn);
     header.bth.sign = if signed { Sign::Selective } else { Sign::None };
-    inject(pair, &header, &[0xee; 1024]);
-}
-
-/// Has node 1 receive a packet as if from node 0.
-fn inject(pair: &mut Pair, header: &roce::Repr, payload: &[u8]) {
-    let mut bytes = vec![0; header.header_len()];
-    header.emit(&mut bytes);
-    bytes.extend(payload);
-    let arrival = Arrival {
-        source: pair.nodes[0].gid,
-        destination: pair.nodes[1].gid,
-        traffic_class: 0,
-        hop_limit: 64,
-    };
-    pair.inject(1, &arrival, &bytes);
+    inject(pair, 1, &header, &[0xee; 1024]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::congestion::Bbr;
 use crate::limits::STRIDE_MAX;
 use crate::testing::storm::random::Random;
 use crate::testing::{Pair, Verdict, Wire};
-use crate::{Arrival, BetweenHosts, Config, Congestion, QpChange};
+use crate::{BetweenHosts, Config, Congestion, QpChange};
 
 /// What an interface of 1,500 bytes has room for.
 const STRIDE: u32 = 1408;
@@ -129,6 +129,15 @@ impl Hosts {
             self.outstanding -= 1;
         }
         self.pair.nodes[1].completions();
+    }
+
+    /// Some that have found long packets, and have nothing to do.
+    fn rested() -> Self {
+        let mut hosts = Self::new(STRIDE, bbr(), 14);
+        hosts.go_on_for(Span::from_ms(50), || Verb::Write);
+        hosts.pair.drive();
+        hosts.take();
+        hosts
     }
 
     /// Messages one behind the other for so long, eight at a time, each of a verb that is chosen for it.
@@ -276,10 +285,7 @@ fn parts_do_not_outlive_the_region_that_they_are_of() {
 /// It says that the peer does not repeat selectively, until the next of its own packets.
 #[test]
 fn a_forged_packet_without_a_sign_holds_up_no_parts() {
-    let mut hosts = Hosts::new(STRIDE, bbr(), 14);
-    hosts.go_on_for(Span::from_ms(50), || Verb::Write);
-    hosts.pair.drive();
-    hosts.take();
+    let mut hosts = Hosts::rested();
     hosts.longest[0].set(NARROW);
     // Of packets that are too long alone.
     let piece = hosts.pair.nodes[0].sge(0, 2 * STRIDE);
@@ -289,11 +295,7 @@ fn a_forged_packet_without_a_sign_holds_up_no_parts() {
     let psn = hosts.pair.nodes[1].endpoint.query_qp(qpn).unwrap().rq_psn.minus(1);
     let opcode = Opcode::write(Service::Rc, Part::Middle, false);
     let header = roce::Repr::new(opcode, qpn, psn);
-    let mut bytes = [0; wire::bth::LEN];
-    header.emit(&mut bytes);
-    let (source, destination) = (hosts.pair.nodes[0].gid, hosts.pair.nodes[1].gid);
-    let arrival = Arrival { source, destination, traffic_class: 0, hop_limit: 64 };
-    hosts.pair.inject(1, &arrival, &bytes);
+    super::inject(&mut hosts.pair, 1, &header, &[]);
     hosts.pair.drive();
     assert_eq!(super::only(&mut hosts.pair.nodes[0]).status, CompletionStatus::Success);
 }
@@ -301,10 +303,7 @@ fn a_forged_packet_without_a_sign_holds_up_no_parts() {
 /// Whatever a peer makes of them.
 #[test]
 fn parts_that_make_no_packet_are_dropped() {
-    let mut hosts = Hosts::new(STRIDE, bbr(), 14);
-    hosts.go_on_for(Span::from_ms(50), || Verb::Write);
-    hosts.pair.drive();
-    hosts.take();
+    let mut hosts = Hosts::rested();
     let before = *hosts.pair.nodes[1].endpoint.stats();
     let psn = hosts.pair.nodes[1].endpoint.query_qp(hosts.pair.nodes[1].qpn).unwrap().rq_psn;
     let mut inject = |psn: Psn, offset, whole, length: usize| {
@@ -316,11 +315,7 @@ fn parts_that_make_no_packet_are_dropped() {
         header.reth = Some(reth::Repr { address, r_key, length: u32::from(whole) });
         header.part = Some(parteth::Repr { offset, whole });
         header.pad_for(length as u32);
-        let mut bytes = vec![9; header.header_len() + length.next_multiple_of(4)];
-        header.emit(&mut bytes);
-        let (source, destination) = (hosts.pair.nodes[0].gid, hosts.pair.nodes[1].gid);
-        let arrival = Arrival { source, destination, traffic_class: 0, hop_limit: 64 };
-        hosts.pair.inject(1, &arrival, &bytes);
+        super::inject(&mut hosts.pair, 1, &header, &vec![9; length.next_multiple_of(4)]);
         let stats = hosts.pair.nodes[1].endpoint.stats();
         (
             stats.drop_bad_length - before.drop_bad_length,

@@ -26,11 +26,12 @@ mod windows;
 mod xrc;
 
 use rdma::{Completion, CompletionStatus, Time};
+use std::vec;
 use std::vec::Vec;
 use wire::roce;
 
-use crate::Endpoint;
 use crate::testing::{Node, Pair};
+use crate::{Arrival, Endpoint};
 
 /// Identifier and status of every completion that waits.
 fn statuses(node: &mut Node) -> Vec<(u64, CompletionStatus)> {
@@ -53,6 +54,16 @@ fn only(node: &mut Node) -> Completion {
     let completions = node.completions();
     let [completion] = completions[..] else { panic!("not one completion: {completions:?}") };
     completion
+}
+
+/// Has one node receive a packet as if from the other.
+fn inject(pair: &mut Pair, to: usize, header: &roce::Repr, payload: &[u8]) {
+    let mut bytes = vec![0; header.header_len()];
+    header.emit(&mut bytes);
+    bytes.extend(payload);
+    let [destination, source] = [to, 1 - to].map(|node| pair.nodes[node].gid);
+    let arrival = Arrival { source, destination, traffic_class: 0, hop_limit: 64 };
+    pair.inject(to, &arrival, &bytes);
 }
 
 /// Takes out one packet, which then counts as sent.

@@ -7,11 +7,11 @@ use rdma::{CompletionStatus, Mtu, Operation, Psn, QpState, QpType, Span};
 use wire::bth::{Sign, Stride};
 use wire::{Opcode, reth, roce};
 
-use super::{statuses, write};
+use super::{inject, statuses, write};
 use crate::failure::Unproven;
 use crate::limits::{PATH_PROBE_HEADROOM, PATH_PROBE_WAIT_MAX, PATH_PROBES_MAX, STRIDE_MAX};
 use crate::testing::{Pair, Verdict, Wire};
-use crate::{AddressVector, Arrival, BetweenHosts, Config, Congestion, Failure, QpChange};
+use crate::{AddressVector, BetweenHosts, Config, Congestion, Failure, QpChange};
 
 /// What an interface of 1,500 bytes has room for.
 const STRIDE: u32 = 1408;
@@ -363,11 +363,7 @@ fn what_was_not_asked_for_changes_nothing() {
         let mut header = roce::Repr::new(opcode, pair.nodes[0].qpn, psn);
         header.bth.sign = Sign::Selective;
         header.bth.stride = Stride::fitting(mtu);
-        let mut bytes = vec![0; header.header_len() + length as usize];
-        header.emit(&mut bytes);
-        let (source, destination) = (pair.nodes[1].gid, pair.nodes[0].gid);
-        let arrival = Arrival { source, destination, traffic_class: 0, hop_limit: 64 };
-        pair.inject(0, &arrival, &bytes);
+        inject(&mut pair, 0, &header, &vec![0; length as usize]);
     }
     let stats = *pair.nodes[0].endpoint.stats();
     assert_eq!((stats.drop_unexpected_response, stats.drop_bad_length), (2, 4));
@@ -561,11 +557,7 @@ fn reserved_bits_of_a_peer_that_never_signed_say_nothing() {
     let mut header = roce::Repr::new(Opcode::RC_READ_REQUEST, pair.nodes[0].qpn, psn);
     header.bth.stride = Stride::fitting(STRIDE);
     header.reth = Some(request);
-    let mut bytes = vec![0; header.header_len()];
-    header.emit(&mut bytes);
-    let (source, destination) = (pair.nodes[1].gid, pair.nodes[0].gid);
-    let arrival = Arrival { source, destination, traffic_class: 0, hop_limit: 64 };
-    pair.inject(0, &arrival, &bytes);
+    inject(&mut pair, 0, &header, &[]);
     pair.drive();
     assert_eq!(sent(&pair, 0), [(1_024, None), (976, None)]);
 }
