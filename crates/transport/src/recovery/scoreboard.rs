@@ -67,6 +67,8 @@ pub(crate) struct Scoreboard {
     resent_before: Option<Psn>,
     /// Numbers the repetitions; begins anew when none is outstanding.
     resends: u32,
+    /// The newest repetition that has arrived. The earlier ones have so much time as what others have overtaken.
+    repeated: Option<Repeated>,
     /// Losses since that was last asked that were none: what was sent again had been late.
     late: u32,
 }
@@ -90,7 +92,16 @@ struct Overtaken {
     end: Psn,
     /// Responses before it.
     answers_end: Psn,
+    /// Repetitions before this one.
+    repeated: Option<Repeated>,
     until: Time,
+}
+
+/// A repetition that has arrived: by its number, and which of the packets of one READ request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Repeated {
+    number: NonZeroU32,
+    psn: Psn,
 }
 
 /// When a packet was sent again, in the order of sending.
@@ -128,6 +139,7 @@ impl Scoreboard {
             resent: Vec::new(),
             resent_before: None,
             resends: 0,
+            repeated: None,
             late: 0,
         }
     }
@@ -144,11 +156,11 @@ impl Scoreboard {
             self.forget_resent();
         } else if self.resent_before.is_some() {
             // This one is known to have been missing. Others may have arrived long ago, and untold.
-            let number = self.answered_number(self.unacked, moment).filter(|_| passed > 0);
+            let first = self.answered(self.unacked, moment).filter(|_| passed > 0);
+            self.note_repeated(first);
             for distance in 0..passed {
                 self.clear(self.unacked.plus(distance));
             }
-            self.lose_sent_before(number);
         }
         if self.arrived_count > 0 {
             for distance in 0..passed.min(OUT_OF_ORDER_PACKETS_MAX) {
@@ -157,7 +169,8 @@ impl Scoreboard {
         }
         self.unacked = unacked;
         self.responses.advance(unacked);
-        while self.overtaken.front().is_some_and(|it| !it.end.is_after(unacked)) {
+        let is_over = |it: &Overtaken| !it.end.is_after(unacked) && it.repeated.is_none();
+        while self.overtaken.front().is_some_and(is_over) {
             self.overtaken.pop_front();
         }
         let Self { executed_until, awaited_until, due_until, answering_until, .. } = self;
@@ -210,6 +223,8 @@ impl Scoreboard {
         if self.resent_before.take().is_some() {
             self.resent.fill(None);
             self.resends = 0;
+            self.repeated = None;
+            self.overtaken.iter_mut().for_each(|it| it.repeated = None);
         }
     }
 
@@ -223,7 +238,6 @@ impl Scoreboard {
         is_answered: impl Fn(Psn) -> bool,
     ) {
         self.seen(missing.next());
-        let mut newest = None;
         for range in selective.ranges.iter().filter(|range| range.packets > 0) {
             for distance in u32::from(range.first)..range.end() {
                 let psn = missing.plus(distance);
@@ -231,7 +245,7 @@ impl Scoreboard {
                     let (word, bit) = place(psn);
                     if self.arrived[word] & bit == 0 {
                         self.note_late(psn, moment);
-                        newest = newest.max(self.answered_number(psn, moment));
+                        self.note_repeated(self.answered(psn, moment));
                         self.arrived[word] |= bit;
                         self.arrived_count += 1;
                         if !is_answered(psn) {
@@ -243,7 +257,6 @@ impl Scoreboard {
             }
             self.seen(missing.plus(range.end()));
         }
-        self.lose_sent_before(newest);
     }
 
     /// Requests before `end` have been executed.
@@ -287,22 +300,26 @@ impl Scoreboard {
     /// Each time has one mark, and there are a few: what is overtaken soon after the last mark counts from the next.
     pub(crate) fn look_for_losses(&mut self, now: Time, patience: Span) -> Option<Time> {
         while self.overtaken.front().is_some_and(|it| it.until <= now)
-            && let Some(Overtaken { end, answers_end, .. }) = self.overtaken.pop_front()
+            && let Some(Overtaken { end, answers_end, repeated, .. }) = self.overtaken.pop_front()
         {
             self.answers_are_due(answers_end);
             self.lose_before(end);
+            self.lose_repeated_before(repeated);
         }
         let (end, answers_end) = (self.seen_until, self.executed_until);
         let last = self.overtaken.back();
         let [known, known_answers] =
             last.map_or([self.lost_until, self.due_until], |last| [last.end, last.answers_end]);
+        let repeated = self.repeated;
+        let is_any = end.is_after(known) || answers_end.is_after(known_answers);
         let mut again = None;
-        if end.is_after(known) || answers_end.is_after(known_answers) {
+        if is_any || repeated.is_some() {
             let until = now + patience;
             let apart = Span::from_ps(patience.as_ps() / OVERTAKEN_MARKS);
             again = last.map(|last| last.until + apart).filter(|&at| at > until);
             if again.is_none() {
-                self.overtaken.push_back(Overtaken { end, answers_end, until });
+                self.repeated = None;
+                self.overtaken.push_back(Overtaken { end, answers_end, repeated, until });
             }
         }
         let first = self.overtaken.front().map(|first| first.until);
@@ -332,19 +349,27 @@ impl Scoreboard {
         }
     }
 
-    /// The response `psn` to a repeated READ request has arrived. Earlier responses were requested
-    /// later or are lost, because a responder answers one request in the order of PSNs.
+    /// The response `psn` to a repeated READ request has arrived.
     pub(crate) fn answered_again(&mut self, psn: Psn) {
-        if let Some(Place { number, .. }) = self.place_of(psn) {
-            self.lose_again(psn, |place| place.number <= number);
-            self.lose_sent_before(Some(number));
-        }
+        let number = self.place_of(psn).map(|place| place.number);
+        self.note_repeated(number.map(|number| Repeated { number, psn }));
     }
 
-    /// The number of the repetition of `psn`, if that may have been answered by now.
-    fn answered_number(&self, psn: Psn, moment: &Moment) -> Option<NonZeroU32> {
+    /// The repetition of `psn`, if that may have been answered by now.
+    fn answered(&self, psn: Psn, moment: &Moment) -> Option<Repeated> {
         let place = self.place_of(psn).filter(|_| !moment.is_sprayed)?;
-        (place.at <= moment.by.unwrap_or(Time::ZERO)).then_some(place.number)
+        let number = place.number;
+        (place.at <= moment.by.unwrap_or(Time::ZERO)).then_some(Repeated { number, psn })
+    }
+
+    /// A repetition has arrived.
+    fn note_repeated(&mut self, arrived: Option<Repeated>) {
+        let is_newer = |it: &Repeated| {
+            self.repeated.is_none_or(|last| {
+                it.number > last.number || it.number == last.number && it.psn.is_after(last.psn)
+            })
+        };
+        self.repeated = arrived.filter(is_newer).or(self.repeated);
     }
 
     /// The packet `psn`, or its response, has arrived. If it was sent again, and that cannot have been answered by now, it had
@@ -364,12 +389,16 @@ impl Scoreboard {
 
     /// Whether the response `psn` may be to the request that was repeated for it.
     pub(crate) fn may_be_answered_again(&self, psn: Psn, moment: &Moment) -> bool {
-        self.answered_number(psn, moment).is_some()
+        self.answered(psn, moment).is_some()
     }
 
-    /// The repetition of this number has arrived: those that were sent before it, and have not, are lost.
-    fn lose_sent_before(&mut self, number: Option<NonZeroU32>) {
-        if let Some(number) = number {
+    /// This repetition has arrived: those that were sent before it, and have not, are lost, and those of earlier packets
+    /// by the same READ request, because a responder answers it in the order of PSNs.
+    fn lose_repeated_before(&mut self, arrived: Option<Repeated>) {
+        if let Some(Repeated { number, psn }) = arrived {
+            if psn.is_after(self.unacked) {
+                self.lose_again(psn, |place| place.number == number);
+            }
             self.lose_again(self.lost_until, |place| place.number < number);
         }
     }

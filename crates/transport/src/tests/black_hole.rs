@@ -227,7 +227,7 @@ fn whatever_becomes_of_parts_messages_are_whole() {
             for longest in &hosts.longest {
                 longest.set(random.pick(&[WIDE, NARROW]));
             }
-            hosts.go_on_for(Span::from_ms(40), || random.pick(&VERBS));
+            hosts.go_on_for(Span::from_ms(100), || random.pick(&VERBS));
         }
         hosts.pair.drive();
         hosts.take();

@@ -140,6 +140,25 @@ fn reordering_alone_repeats_next_to_nothing() {
     }
 }
 
+/// The answers to what was asked for again overtake each other, too.
+#[test]
+fn repetitions_that_overtake_each_other_are_no_losses() {
+    for verb in Verb::ALL {
+        let path = Path::new(Rate::from_mbps(1_000), Span::from_ms(5));
+        let path = Path { lost: MILLION / 100, jitter: Span::from_us(2_500), ..path };
+        let mut program = Program::new(config(BBR), Load::new(verb, Mtu::B1024), path, 1, None);
+        let mut so_far = || {
+            program.go_on_for(Span::from_ms(1_000)).unwrap();
+            let stats = program.pair.nodes[0].endpoint.stats();
+            [program.counts().passed, stats.retransmitted_pkts]
+        };
+        let before = so_far();
+        let [sent, again] = so_far();
+        let [sent, again] = [sent - before[0], again - before[1]];
+        assert!(again * 1_000 < sent * 14, "{verb:?}: {again} of {sent}");
+    }
+}
+
 /// Over a slow path, after short messages, whose round trips take 0.14 ms, long ones, which take up to 3.4 ms.
 #[test]
 fn what_takes_longer_than_before_is_not_probed_for_long() {
