@@ -25,6 +25,7 @@
 use rdma::{Rate, Span, Time};
 
 use super::ceiling::{Ceiling, Round};
+use super::jitter::Jitter;
 use super::keys::{keys, order};
 use super::{Conflict, Controller, Key, Progress};
 use crate::limits::{
@@ -114,6 +115,7 @@ pub(crate) struct BbrWindow {
     exceeded: u64,
     flat_rounds: u32,
     ceiling: Ceiling,
+    jitter: Jitter,
     /// All that had arrived when this was last heard.
     delivered: u64,
     is_draining: bool,
@@ -146,6 +148,7 @@ impl BbrWindow {
             exceeded: 0,
             flat_rounds: 0,
             ceiling: Ceiling::default(),
+            jitter: Jitter::default(),
             delivered: 0,
             is_draining: false,
             drained_at: Time::ZERO,
@@ -188,7 +191,11 @@ impl BbrWindow {
                 self.recent.measured(now, usual, BBR_RECENT);
             }
             let shortest = self.shortest.get().unwrap_or(took);
-            self.ceiling.measured(took, shortest, self.batch.get().unwrap_or(took));
+            if !progress.is_last_of_many {
+                self.jitter.measured(now, took, progress.late_by);
+                let more = self.batch.get().unwrap_or(took).max(self.jitter.spread());
+                self.ceiling.measured(took, shortest, more);
+            }
             let packets = progress.delivered.saturating_sub(progress.delivered_when_sent);
             // An acknowledgement that has overtaken others tells of packets before their time.
             let is_ahead = progress.oldest_round_trip.is_some_and(|oldest| oldest * 2 > took * 3);

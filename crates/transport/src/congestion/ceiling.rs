@@ -124,13 +124,13 @@ impl Ceiling {
         self.level.packets()
     }
 
-    /// A round trip was measured. Where there is no queue it is the shortest one that is known, and what a batch takes
-    /// that leaves at once comes to it.
-    pub(super) fn measured(&mut self, took: Span, shortest: Span, batch: Span) {
+    /// A round trip was measured. Where there is no queue it is the shortest one that is known, and up to `more`: what a batch
+    /// takes that leaves at once, or what packets that overtake each other differ by.
+    pub(super) fn measured(&mut self, took: Span, shortest: Span, more: Span) {
         let left = self.peak.as_ps().saturating_sub(took.as_ps());
         self.peak = took + Span::from_ps(left - left.div_ceil(PEAK_DIVISOR));
         let part = Span::from_ps(shortest.as_ps() / BBR_QUEUE_SEEN_DIVISOR);
-        self.meets_queue = self.peak > shortest + batch + BBR_QUEUE_SEEN.max(part);
+        self.meets_queue = self.peak > shortest + more + BBR_QUEUE_SEEN.max(part);
         self.depth.measured(took);
     }
 

@@ -37,6 +37,7 @@ mod depth;
 mod fixed;
 mod folder;
 mod hpcc;
+mod jitter;
 mod keys;
 mod level;
 mod none;
@@ -147,6 +148,11 @@ pub struct Progress {
     /// That of the oldest packet that it tells of: the path is no longer than that, even if acknowledgements overtake each
     /// other. `None` if the packet itself has overtaken others.
     pub oldest_round_trip: Option<Span>,
+    /// Whether `round_trip` is of a READ response that waited behind others of one request, which the peer sends at once: what
+    /// it took longer than the path takes is no queue of others.
+    pub is_last_of_many: bool,
+    /// How much later a packet has arrived than one that was sent after it, which no queue makes it.
+    pub late_by: Span,
     /// All packets that have arrived, also behind gaps, since the queue pair was made.
     pub delivered: u64,
     /// As many when the packet was sent whose round trip this is.

@@ -4,8 +4,6 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use core::mem::replace;
-
 use rdma::{Psn, QpType, Rate, Span, Time};
 
 use super::{Congestion, Controller, Progress, Telemetry};
@@ -25,8 +23,16 @@ struct Asked {
     at: Time,
     /// How many packets had arrived by then.
     delivered: u64,
-    /// What was sent behind it has arrived, so it is late or lost.
-    is_overtaken: bool,
+    /// It is the last of responses that the peer sends at once, and waits behind them.
+    is_last_of_many: bool,
+    /// When what was sent behind it had arrived: it is late or lost.
+    overtaken: Option<Time>,
+}
+
+impl Asked {
+    fn late_by(&self, now: Time) -> Span {
+        self.overtaken.map_or(Span::ZERO, |at| now.since(at))
+    }
 }
 
 /// Round trips that end at once.
@@ -36,12 +42,16 @@ pub(crate) struct RoundTrip {
     /// The path is no longer than that, whichever acknowledgements have overtaken others; `None` if the packet itself has
     /// overtaken some, so that it says nothing of that.
     pub(crate) oldest: Option<Span>,
+    /// Whether it waited behind responses that were asked for with it.
+    pub(crate) is_last_of_many: bool,
+    /// How much later a packet has arrived than one that was sent after it.
+    pub(crate) late_by: Span,
 }
 
 impl RoundTrip {
     /// Of one packet, in its turn.
     pub(crate) fn single(took: Span) -> Self {
-        Self { newest: took, oldest: Some(took) }
+        Self { newest: took, oldest: Some(took), is_last_of_many: false, late_by: Span::ZERO }
     }
 }
 
@@ -144,13 +154,14 @@ impl Pacer {
 
     /// A request before `end` is sent, and its acknowledgement asked for.
     #[inline]
-    pub(crate) fn asked(&mut self, now: Time, end: Psn) {
+    pub(crate) fn asked(&mut self, now: Time, end: Psn, is_last_of_many: bool) {
         if self.measures && self.asked.len() < ROUND_TRIPS_MAX {
             self.asked.push_back(Asked {
                 end,
                 at: now,
                 delivered: self.delivered,
-                is_overtaken: false,
+                is_last_of_many,
+                overtaken: None,
             });
         }
     }
@@ -316,6 +327,8 @@ impl Pacer {
                 under_way,
                 round_trip: round_trip.map(|it| it.newest),
                 oldest_round_trip: round_trip.and_then(|it| it.oldest),
+                is_last_of_many: round_trip.is_some_and(|it| it.is_last_of_many),
+                late_by: round_trip.map_or(Span::ZERO, |it| it.late_by),
                 delivered: self.delivered,
                 delivered_when_sent: delivered_when_sent.unwrap_or(0),
                 packet_bytes: self.packet_bytes,
@@ -349,6 +362,9 @@ impl Pacer {
         if self.listens {
             let progress = Progress {
                 round_trip: round_trip.map(|it| it.newest),
+                oldest_round_trip: round_trip.and_then(|it| it.oldest),
+                is_last_of_many: round_trip.is_some_and(|it| it.is_last_of_many),
+                late_by: round_trip.map_or(Span::ZERO, |it| it.late_by),
                 delivered: self.delivered,
                 delivered_when_sent: delivered_when_sent.unwrap_or(0),
                 packet_bytes: self.packet_bytes,
@@ -370,18 +386,20 @@ impl Pacer {
     /// of them was sent.
     fn round_trip_to(&mut self, now: Time, end: Psn) -> Option<(RoundTrip, u64)> {
         let first = self.asked.front()?.at;
-        let mut last = None;
-        while let Some(asked) = self.asked.front()
+        let (mut last, mut late_by) = (None, Span::ZERO);
+        while let Some(&asked) = self.asked.front()
             && !asked.end.is_after(end)
         {
+            late_by = late_by.max(asked.late_by(now));
             last = self.asked.pop_front();
         }
-        last.map(|last| {
-            (
-                RoundTrip { newest: now.since(last.at), oldest: Some(now.since(first)) },
-                last.delivered,
-            )
-        })
+        let last = last?;
+        let oldest = Some(now.since(first));
+        let is_last_of_many = last.is_last_of_many;
+        Some((
+            RoundTrip { newest: now.since(last.at), oldest, is_last_of_many, late_by },
+            last.delivered,
+        ))
     }
 
     /// The same of those before `end`, which may have overtaken others, which are still under way. Of one that has not arrived
@@ -392,16 +410,28 @@ impl Pacer {
         end: Psn,
         has: impl Fn(Psn) -> bool,
     ) -> Option<(RoundTrip, u64)> {
-        let mut newest = None;
+        let (mut newest, mut oldest, mut late_by) = (None, None, Span::ZERO);
         self.asked.retain_mut(|asked| {
             let has_arrived = has(asked.end.minus(1));
-            let is_passed = !asked.end.is_after(end) && !replace(&mut asked.is_overtaken, true);
+            if has_arrived && asked.overtaken.is_some() {
+                late_by = late_by.max(asked.late_by(now));
+                oldest = oldest.max(Some(now.since(asked.at)));
+            }
+            let is_passed = !asked.end.is_after(end) && asked.overtaken.is_none();
+            if is_passed {
+                asked.overtaken = Some(now);
+            }
             if has_arrived || is_passed {
                 newest = Some(*asked);
             }
             !has_arrived
         });
-        newest.map(|it| (RoundTrip { newest: now.since(it.at), oldest: None }, it.delivered))
+        let it = newest?;
+        let is_last_of_many = it.is_last_of_many;
+        Some((
+            RoundTrip { newest: now.since(it.at), oldest, is_last_of_many, late_by },
+            it.delivered,
+        ))
     }
 
     /// The traffic class of a data packet of a queue pair that has `class`.
@@ -481,8 +511,8 @@ mod tests {
         pacer.controller = Box::new(Heard::default());
         pacer.begin(1024);
         assert_eq!(pacer.window_bytes(), 0);
-        pacer.asked(us(10), Psn::new(5));
-        pacer.asked(us(20), Psn::new(9));
+        pacer.asked(us(10), Psn::new(5), false);
+        pacer.asked(us(20), Psn::new(9), false);
         pacer.on_progress(us(31), Psn::new(4), [4, 5, 0], false);
         pacer.on_progress(us(32), Psn::new(5), [1, 4, 0], false);
         assert_eq!(pacer.window_bytes(), 2 * 1_280);
@@ -498,7 +528,7 @@ mod tests {
         let mut pacer = Pacer::new(&Congestion::None, QpType::Rc, u64::MAX);
         pacer.measure();
         for (at, end) in [(10, 5), (20, 9), (30, 13), (40, 17)] {
-            pacer.asked(us(at), Psn::new(end));
+            pacer.asked(us(at), Psn::new(end), end == 17);
         }
         // Of one that has not arrived it counts once.
         let mut arrived = |at, psn| {
@@ -506,16 +536,38 @@ mod tests {
             let ended = pacer.arrived_behind_a_gap(us(at), psn.next(), false, 1, |it| it == psn);
             ended.map(|it| (it.newest, it.oldest))
         };
+        // PSN 5 has overtaken what was sent before it.
         assert_eq!(arrived(41, 6), Some((Span::from_us(31), None)));
         assert_eq!(arrived(42, 7), None);
         assert_eq!(arrived(45, 12), Some((Span::from_us(15), None)));
         assert_eq!(arrived(46, 13), None);
         // An acknowledgement that has overtaken another tells of two.
         let ended = pacer.on_progress(us(50), Psn::new(13), [13, 4, 0], false);
-        let RoundTrip { newest, oldest } = ended.unwrap();
+        let RoundTrip { newest, oldest, is_last_of_many, late_by } = ended.unwrap();
         assert_eq!((newest, oldest), (Span::from_us(30), Some(Span::from_us(40))));
+        // What ends before PSN 5 was overtaken at 41.
+        assert_eq!((is_last_of_many, late_by), (false, Span::from_us(9)));
         let ended = pacer.on_progress(us(60), Psn::new(17), [4, 0, 0], false);
-        assert_eq!(ended.unwrap().oldest, Some(Span::from_us(20)));
+        let RoundTrip { oldest, is_last_of_many, late_by, .. } = ended.unwrap();
+        assert_eq!((oldest, is_last_of_many), (Some(Span::from_us(20)), true));
+        assert_eq!(late_by, Span::ZERO);
+    }
+
+    /// Where packets overtake each other all the time, there is always a gap.
+    #[test]
+    fn what_comes_late_behind_a_gap_tells_how_long_the_path_is() {
+        let mut pacer = Pacer::new(&Congestion::None, QpType::Rc, u64::MAX);
+        pacer.measure();
+        for (at, end) in [(10, 5), (20, 9), (30, 13)] {
+            pacer.asked(us(at), Psn::new(end), false);
+        }
+        let mut arrived = |at, psn| {
+            let psn = Psn::new(psn);
+            pacer.arrived_behind_a_gap(us(at), psn.next(), false, 1, |it| it == psn).unwrap()
+        };
+        assert_eq!(arrived(41, 12).oldest, None);
+        let RoundTrip { oldest, late_by, .. } = arrived(48, 8);
+        assert_eq!((oldest, late_by), (Some(Span::from_us(28)), Span::from_us(7)));
     }
 
     #[test]

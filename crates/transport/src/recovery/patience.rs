@@ -61,7 +61,11 @@ impl Patience {
     }
 
     /// A round trip was measured (RFC 6298, 2).
-    pub(crate) fn measured(&mut self, now: Time, RoundTrip { newest: took, oldest }: RoundTrip) {
+    pub(crate) fn measured(
+        &mut self,
+        now: Time,
+        RoundTrip { newest: took, oldest, .. }: RoundTrip,
+    ) {
         if let Some(oldest) = oldest {
             self.shortest.measured(now, self.usual.measured(oldest), SHORTEST_ROUND_TRIP_KNOWN);
         }
@@ -223,7 +227,8 @@ mod tests {
         let mut patience = Patience::new(OVERTAKEN_WAIT_MIN);
         for step in 0..64 {
             let oldest = (step % 2 == 0).then_some(Span::from_us(8_000));
-            patience.measured(us(step), RoundTrip { newest: Span::from_us(80), oldest });
+            let single = RoundTrip::single(Span::from_us(80));
+            patience.measured(us(step), RoundTrip { oldest, ..single });
         }
         assert_eq!(patience.shortest(), Some(Span::from_us(8_000)));
         // Nor do three in a row of acknowledgements that have.

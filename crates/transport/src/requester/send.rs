@@ -177,9 +177,9 @@ impl Qp {
             if (ack_request || is_read_or_atomic) && !again {
                 if count > 1 {
                     // The first response tells how long the path is, and the last how much it carries.
-                    self.pacer.asked(now, psn.next());
+                    self.pacer.asked(now, psn.next(), false);
                 }
-                self.pacer.asked(now, end);
+                self.pacer.asked(now, end, count > 1);
             }
             if is_read_or_atomic && !(selective && again) {
                 requester.rd_atomics.push_back(end.minus(1));
