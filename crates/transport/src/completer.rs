@@ -214,6 +214,7 @@ impl Qp {
         requester.retries_left = self.attributes.retry_count;
         requester.rnr_retries_left = self.attributes.rnr_retry;
         requester.gone_back_for = None;
+        self.patience.answered_after(requester.timeouts);
         (requester.timeouts, requester.is_put_off) = (0, false);
         self.note_round_trip(now, round_trip);
         self.arm_probe(now, true);

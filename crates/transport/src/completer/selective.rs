@@ -9,7 +9,7 @@ use crate::Blocked;
 use crate::adapter::Adapter;
 use crate::arrival::Carried;
 use crate::congestion::RoundTrip;
-use crate::limits::{BLACK_HOLE_LOSSES, TRAIN_LOST_PACKETS, ack_timeout};
+use crate::limits::{BLACK_HOLE_LOSSES, TRAIN_LOST_PACKETS};
 use crate::qp::Qp;
 use crate::recovery::Moment;
 use crate::stats::{Again, Drop};
@@ -150,7 +150,7 @@ impl Qp {
             self.requester.probes = 0;
         }
         let is_waiting = self.requester.unacked != self.requester.top;
-        let timeout = ack_timeout(self.attributes.timeout).filter(|_| self.requester.timeouts > 0);
+        let timeout = self.answer_timeout().filter(|_| self.requester.timeouts > 0);
         match self.patience.for_probe(self.requester.probes, timeout).filter(|_| is_waiting) {
             Some(wait) => self.timers.set(Timer::Probe, now + wait),
             None => self.timers.stop(Timer::Probe),

@@ -290,6 +290,10 @@ impl Controller for BbrWindow {
     }
 
     fn on_repetition(&mut self, packets: u32) {
+        if self.shortest.get().is_none() {
+            // They may be on their way over a path that is longer than the timeout.
+            return;
+        }
         self.ceiling.lost(packets.into());
         self.is_starting = self.is_starting && !self.ceiling.has_lost_many(self.settings.loss);
     }

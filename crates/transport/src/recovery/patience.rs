@@ -15,8 +15,9 @@ use rdma::{Span, Time};
 
 use crate::congestion::RoundTrip;
 use crate::limits::{
-    OVERTAKEN_WAIT_KNOWN, OVERTAKEN_WAIT_MIN, OVERTAKEN_WAIT_TIMES_MAX, PROBE_DOUBLINGS,
-    PROBE_WAIT_FIRST, PROBE_WAIT_MIN, PROBES_OF_TIMEOUT, SHORTEST_ROUND_TRIP_KNOWN,
+    ACK_TIMEOUT_DOUBLINGS_OF_PATH, OVERTAKEN_WAIT_KNOWN, OVERTAKEN_WAIT_MIN,
+    OVERTAKEN_WAIT_TIMES_MAX, PROBE_DOUBLINGS, PROBE_WAIT_FIRST, PROBE_WAIT_MIN, PROBES_OF_TIMEOUT,
+    SHORTEST_ROUND_TRIP_KNOWN,
 };
 use crate::of_late::{Shortest, Usual};
 
@@ -33,6 +34,8 @@ pub(crate) struct Patience {
     /// Since probes were in vain the wait is doubled so often, until a round trip is measured: the path is longer than
     /// is known.
     doublings: u8,
+    /// ACK timeouts since a round trip was measured, after which something was acknowledged all the same.
+    timeouts: u8,
     usual: Usual,
     shortest: Shortest,
     smoothed: Option<Span>,
@@ -69,7 +72,7 @@ impl Patience {
         if let Some(oldest) = oldest {
             self.shortest.measured(now, self.usual.measured(oldest), SHORTEST_ROUND_TRIP_KNOWN);
         }
-        self.doublings = 0;
+        (self.doublings, self.timeouts) = (0, 0);
         let Some(smoothed) = self.smoothed else {
             (self.smoothed, self.variation) = (Some(took), part(took, 1, 2));
             return;
@@ -129,6 +132,18 @@ impl Patience {
         }
         let wait = part(shortest, 1, 4).max(least);
         (wait * self.times(now).into()).min(round.max(wait))
+    }
+
+    /// Something is acknowledged, after so many timeouts: it may have been on its way.
+    pub(crate) fn answered_after(&mut self, timeouts: u8) {
+        self.timeouts = self.timeouts.saturating_add(timeouts);
+    }
+
+    /// How long the local ACK timer runs on this path where a program has `chosen` a timeout for near peers: as long as an answer
+    /// takes (RFC 6298, 2.3) and that of a repetition, and until one is measured twice as long for each timeout (5.5 and 5.7).
+    pub(crate) fn for_answer(&self, chosen: Span) -> Span {
+        let measured = self.smoothed.map_or(Span::ZERO, |it| it + it.max(self.variation * 4));
+        chosen.max(measured) * (1 << self.timeouts.min(ACK_TIMEOUT_DOUBLINGS_OF_PATH))
     }
 
     /// How long nothing may be heard before a probe is sent, after so many `probes` in vain; `None` where nothing
@@ -220,6 +235,24 @@ mod tests {
             let now = us(8_000_000) + OVERTAKEN_WAIT_KNOWN * times;
             assert_eq!(patience.for_overtaken(now), Span::from_us(2_000 * halved), "{times}");
         }
+    }
+
+    /// A timeout that a program has chosen for near peers is shorter than a path across an ocean.
+    #[test]
+    fn an_answer_has_as_long_as_one_takes_and_that_of_a_repetition() {
+        let chosen = Span::from_ms(67);
+        let mut patience = Patience::new(OVERTAKEN_WAIT_MIN);
+        for (timeouts, times) in [(0, 1), (1, 2), (2, 8), (200, 16)] {
+            patience.answered_after(timeouts);
+            assert_eq!(patience.for_answer(chosen), chosen * times);
+        }
+        patience.took(us(0), Span::from_ms(100));
+        assert_eq!(patience.for_answer(chosen), Span::from_ms(100 + 4 * 50));
+        for step in 1..200 {
+            patience.took(us(step), Span::from_ms(100));
+        }
+        assert_eq!(patience.for_answer(chosen), Span::from_ms(200));
+        assert_eq!(patience.for_answer(Span::from_ms(500)), Span::from_ms(500));
     }
 
     #[test]

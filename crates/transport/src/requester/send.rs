@@ -306,7 +306,7 @@ impl Qp {
     /// so that a path which is down for a while uses up no connection's retries. Between hosts each queue pair makes
     /// those a little shorter, for itself: many that lost all at one time would lose it again, time after time.
     pub(crate) fn arm_ack_timer(&mut self, now: Time) {
-        let timeout = ack_timeout(self.attributes.timeout);
+        let timeout = self.answer_timeout();
         let factor = 1 << self.requester.timeouts.min(ACK_TIMEOUT_DOUBLINGS);
         match timeout.filter(|_| !mutated(Mutation::AckTimerForgotten)) {
             Some(timeout) => {
@@ -316,6 +316,13 @@ impl Qp {
             }
             None => self.timers.stop(Timer::Retransmit),
         }
+    }
+
+    /// The local ACK timeout. Between hosts it is no shorter than their path is: programs choose it for the nearest peers.
+    pub(crate) fn answer_timeout(&self) -> Option<Span> {
+        let chosen = ack_timeout(self.attributes.timeout)?;
+        let follows_path = self.attributes.between_hosts && self.patience.is_needed();
+        Some(if follows_path { self.patience.for_answer(chosen) } else { chosen })
     }
 
     /// By how many of its parts a timeout is shorter.
