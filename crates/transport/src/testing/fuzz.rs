@@ -11,11 +11,14 @@ use std::vec;
 use std::vec::Vec;
 
 use rdma::{Access, Key, Operation, Psn, QpState, QpType, Qpn, SendFlags, Sge, Span, WorkRequest};
+use wire::bth::{Sign, Stride};
+use wire::saeth::{Arrived, RANGES};
 use wire::{Opcode, roce};
 
 use super::{Pair, TestMemory, Verdict};
-use crate::congestion::{Congestion, Dcqcn};
-use crate::{Arrival, Config, QpChange, RegionSpec, WindowKind};
+use crate::congestion::{Bbr, Congestion, Dcqcn};
+use crate::limits::STRIDE_MAX;
+use crate::{Arrival, BetweenHosts, Config, QpChange, RegionSpec, WindowKind};
 pub use manager::manager;
 
 /// The region that a peer may reach: these bytes of memory, and no other.
@@ -62,9 +65,25 @@ pub fn engine(data: &[u8]) {
     let congestion = [Congestion::None, Congestion::Dcqcn(Dcqcn::default())];
     let congestion = congestion[usize::from(first >> 7)];
     let state = input.byte() % 7;
-    let config = Config { window_bytes: 1 << 16, congestion, ..Config::default() };
+    // A second of two hosts, which finds out whether its peer repeats selectively, and how long packets may be.
+    let is_between_hosts = first & 0x40 != 0;
+    let between_hosts = is_between_hosts.then_some(BetweenHosts {
+        congestion: Congestion::Bbr(Bbr::DEFAULT),
+        window_bytes: 1 << 16,
+        refill_bytes: 0,
+        signs: true,
+        out_of_order_packets: 64,
+        out_of_order_bytes: 1 << 16,
+        stride_max: STRIDE_MAX,
+    });
+    let config = Config { window_bytes: 1 << 16, congestion, between_hosts, ..Config::default() };
     let mut pair = Pair::with_memory(config, CHECKED);
-    pair.connect(kind, [None, None], |_| {});
+    let adjust = |change: &mut QpChange| {
+        if is_between_hosts && change.state == Some(QpState::Rtr) {
+            change.between_hosts = Some(true);
+        }
+    };
+    pair.connect(kind, [None, None], adjust);
     pair.rule(|_| Verdict::Drop);
     let (pd, all_key) = (pair.nodes[1].pd, pair.nodes[1].key);
     let rights =
@@ -114,7 +133,7 @@ pub fn engine(data: &[u8]) {
         _ => &[],
     };
     for &up in ups {
-        let change = pair.change(1, kind, up, &|_| {});
+        let change = pair.change(1, kind, up, &adjust);
         pair.nodes[1].endpoint.modify_qp(qpn, &change).expect("a legal transition");
     }
     for _ in 0..256 {
@@ -257,6 +276,16 @@ fn packet(input: &mut Input<'_>, pair: &Pair, keys: Keys) -> Vec<u8> {
     header.aeth = Some(wire::aeth::Repr { syndrome, msn: 0 });
     header.atomic_ack = Some(7);
     header.immediate = Some([1, 2, 3, 4]);
+    if query.attributes.between_hosts {
+        let signs = [Sign::None, Sign::Selective, Sign::Twice, Sign::Narrowed];
+        header.bth.sign = signs[usize::from(flags >> 6)];
+        header.bth.stride = Stride::fitting(128 * u32::from(input.byte()));
+        let mut arrived =
+            || Arrived { first: u16::from(input.byte()), packets: u16::from(input.byte() % 64) };
+        header.selective = Some(wire::saeth::Repr { ranges: [(); RANGES].map(|()| arrived()) });
+        let [offset, whole] = [(); 2].map(|()| u16::from(input.byte()) * 64);
+        header.part = Some(wire::parteth::Repr { offset, whole });
+    }
     let payload = match opcode {
         Opcode::CNP => wire::cnp::RESERVED_LEN,
         _ if opcode.facts().payload => length as usize,
