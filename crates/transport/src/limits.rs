@@ -125,8 +125,9 @@ pub const fn ack_timeout(code: u8) -> Option<Span> {
 /// How often the local ACK timeout doubles while nothing arrives: to four times, the most that is
 /// allowed (IBTA vol 1, 9.7.6.1.3).
 pub(crate) const ACK_TIMEOUT_DOUBLINGS: u8 = 2;
-/// And how often between hosts, where something arrives all the same: the path is longer than the timeout.
-pub(crate) const ACK_TIMEOUT_DOUBLINGS_OF_PATH: u8 = 4;
+/// And how often between hosts, where something arrives all the same, since the path may be longer than the timeout: if a round
+/// trip was ever measured, and if none was.
+pub(crate) const ACK_TIMEOUT_DOUBLINGS_OF_PATH: [u8; 2] = [2, 4];
 /// Between hosts those are shorter by fewer than so many
 pub(crate) const ACK_TIMEOUT_SPREAD: u64 = 256;
 /// of so many parts.

@@ -185,7 +185,9 @@ impl BbrWindow {
         self.was_full |= progress.is_window_full;
         let is_used = self.was_full;
         if let Some(took) = progress.round_trip {
-            if let Some(oldest) = progress.oldest_round_trip {
+            // At least something is known so.
+            let or = Some(took).filter(|_| self.shortest.get().is_none());
+            if let Some(oldest) = progress.oldest_round_trip.or(or) {
                 let usual = self.usual.measured(oldest);
                 self.shortest.measured(now, usual, SHORTEST_ROUND_TRIP_KNOWN);
                 self.recent.measured(now, usual, BBR_RECENT);

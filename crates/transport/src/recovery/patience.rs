@@ -69,7 +69,8 @@ impl Patience {
         now: Time,
         RoundTrip { newest: took, oldest, .. }: RoundTrip,
     ) {
-        if let Some(oldest) = oldest {
+        // At least something is known so.
+        if let Some(oldest) = oldest.or(Some(took).filter(|_| self.shortest.get().is_none())) {
             self.shortest.measured(now, self.usual.measured(oldest), SHORTEST_ROUND_TRIP_KNOWN);
         }
         (self.doublings, self.timeouts) = (0, 0);
@@ -140,10 +141,13 @@ impl Patience {
     }
 
     /// How long the local ACK timer runs on this path where a program has `chosen` a timeout for near peers: as long as an answer
-    /// takes (RFC 6298, 2.3) and that of a repetition, and until one is measured twice as long for each timeout (5.5 and 5.7).
+    /// takes (RFC 6298, 2.3) and that of a repetition, and no less than twice what was chosen for each timeout since
+    /// one was measured (5.5 and 5.7).
     pub(crate) fn for_answer(&self, chosen: Span) -> Span {
+        let [known, unknown] = ACK_TIMEOUT_DOUBLINGS_OF_PATH;
+        let most = if self.smoothed.is_some() { known } else { unknown };
         let measured = self.smoothed.map_or(Span::ZERO, |it| it + it.max(self.variation * 4));
-        chosen.max(measured) * (1 << self.timeouts.min(ACK_TIMEOUT_DOUBLINGS_OF_PATH))
+        (chosen * (1 << self.timeouts.min(most))).max(measured)
     }
 
     /// How long nothing may be heard before a probe is sent, after so many `probes` in vain; `None` where nothing
@@ -253,6 +257,18 @@ mod tests {
         }
         assert_eq!(patience.for_answer(chosen), Span::from_ms(200));
         assert_eq!(patience.for_answer(Span::from_ms(500)), Span::from_ms(500));
+        // Where a window of repetitions has many timeouts, and none of it is measured, a peer that is gone is noticed as soon.
+        patience.answered_after(200);
+        assert_eq!(patience.for_answer(chosen), chosen * 4);
+        assert_eq!(patience.for_answer(Span::from_ms(10)), Span::from_ms(200));
+    }
+
+    #[test]
+    fn what_has_overtaken_others_tells_something_as_long_as_nothing_is_known() {
+        let mut patience = Patience::new(OVERTAKEN_WAIT_MIN);
+        let single = RoundTrip::single(Span::from_us(80));
+        patience.measured(us(1), RoundTrip { oldest: None, ..single });
+        assert_eq!(patience.shortest(), Some(Span::from_us(80)));
     }
 
     #[test]
