@@ -38,6 +38,12 @@ impl Shortest {
     pub(crate) fn get(&self) -> Option<Span> {
         self.0.get(Span::min)
     }
+
+    /// What round trips tell of it that took so long, of which the `oldest` overtook no other: what did tells something as long as
+    /// nothing is known.
+    pub(crate) fn told_by(&self, took: Span, oldest: Option<Span>) -> Option<Span> {
+        oldest.or(self.get().is_none().then_some(took))
+    }
 }
 
 /// Of so many round trips the lower median counts.

@@ -185,10 +185,8 @@ impl BbrWindow {
         self.was_full |= progress.is_window_full;
         let is_used = self.was_full;
         if let Some(took) = progress.round_trip {
-            // At least something is known so.
-            let or = Some(took).filter(|_| self.shortest.get().is_none());
-            if let Some(oldest) = progress.oldest_round_trip.or(or) {
-                let usual = self.usual.measured(oldest);
+            if let Some(told) = self.shortest.told_by(took, progress.oldest_round_trip) {
+                let usual = self.usual.measured(told);
                 self.shortest.measured(now, usual, SHORTEST_ROUND_TRIP_KNOWN);
                 self.recent.measured(now, usual, BBR_RECENT);
             }

@@ -33,6 +33,12 @@ impl Asked {
     fn late_by(&self, now: Time) -> Span {
         self.overtaken.map_or(Span::ZERO, |at| now.since(at))
     }
+
+    /// Its round trip, if it is the newest of those that end now.
+    fn ends(&self, now: Time, oldest: Option<Span>, late_by: Span) -> RoundTrip {
+        let &Self { at, delivered, is_last_of_many, .. } = self;
+        RoundTrip { newest: now.since(at), oldest, is_last_of_many, late_by, delivered }
+    }
 }
 
 /// Round trips that end at once.
@@ -46,12 +52,15 @@ pub(crate) struct RoundTrip {
     pub(crate) is_last_of_many: bool,
     /// How much later a packet has arrived than one that was sent after it.
     pub(crate) late_by: Span,
+    /// How many packets had arrived when the newest was sent.
+    pub(crate) delivered: u64,
 }
 
 impl RoundTrip {
     /// Of one packet, in its turn.
     pub(crate) fn single(took: Span) -> Self {
-        Self { newest: took, oldest: Some(took), is_last_of_many: false, late_by: Span::ZERO }
+        let (oldest, late_by) = (Some(took), Span::ZERO);
+        Self { newest: took, oldest, is_last_of_many: false, late_by, delivered: 0 }
     }
 }
 
@@ -312,8 +321,7 @@ impl Pacer {
         }
         self.acknowledged += u64::from(packets);
         self.note_delivered(behind);
-        let ended = self.round_trip_to(now, unacked);
-        let (round_trip, delivered_when_sent) = ended.unzip();
+        let round_trip = self.round_trip_to(now, unacked);
         if let Some(probed) = self.probed.take_if(|probed| !probed.end.is_after(unacked)) {
             self.doubtful = Some(now.since(probed.at));
         }
@@ -321,20 +329,8 @@ impl Pacer {
             let payload = self.packet_bytes.saturating_sub(PACKET_OVERHEAD_BYTES);
             let bytes = u64::from(packets) * payload;
             let is_marked = core::mem::take(&mut self.is_marked);
-            let progress = Progress {
-                packets,
-                bytes,
-                under_way,
-                round_trip: round_trip.map(|it| it.newest),
-                oldest_round_trip: round_trip.and_then(|it| it.oldest),
-                is_last_of_many: round_trip.is_some_and(|it| it.is_last_of_many),
-                late_by: round_trip.map_or(Span::ZERO, |it| it.late_by),
-                delivered: self.delivered,
-                delivered_when_sent: delivered_when_sent.unwrap_or(0),
-                packet_bytes: self.packet_bytes,
-                is_marked,
-                is_window_full,
-            };
+            let news = self.progress(round_trip, is_window_full);
+            let progress = Progress { packets, bytes, under_way, is_marked, ..news };
             if let Some(next) = self.controller.on_acknowledgement(now, &progress) {
                 self.next = next;
             }
@@ -357,24 +353,28 @@ impl Pacer {
             return None;
         }
         self.note_delivered(behind);
-        let ended = self.round_trip_of(now, end, has);
-        let (round_trip, delivered_when_sent) = ended.unzip();
+        let round_trip = self.round_trip_of(now, end, has);
         if self.listens {
-            let progress = Progress {
-                round_trip: round_trip.map(|it| it.newest),
-                oldest_round_trip: round_trip.and_then(|it| it.oldest),
-                is_last_of_many: round_trip.is_some_and(|it| it.is_last_of_many),
-                late_by: round_trip.map_or(Span::ZERO, |it| it.late_by),
-                delivered: self.delivered,
-                delivered_when_sent: delivered_when_sent.unwrap_or(0),
-                packet_bytes: self.packet_bytes,
-                is_window_full,
-                ..Progress::default()
-            };
+            let progress = self.progress(round_trip, is_window_full);
             self.controller.on_arrival_behind_a_gap(now, &progress);
             self.set_window();
         }
         round_trip
+    }
+
+    /// What has arrived so far, and what the round trip tells.
+    fn progress(&self, round_trip: Option<RoundTrip>, is_window_full: bool) -> Progress {
+        Progress {
+            round_trip: round_trip.map(|it| it.newest),
+            oldest_round_trip: round_trip.and_then(|it| it.oldest),
+            is_last_of_many: round_trip.is_some_and(|it| it.is_last_of_many),
+            late_by: round_trip.map_or(Span::ZERO, |it| it.late_by),
+            delivered: self.delivered,
+            delivered_when_sent: round_trip.map_or(0, |it| it.delivered),
+            packet_bytes: self.packet_bytes,
+            is_window_full,
+            ..Progress::default()
+        }
     }
 
     /// A peer that takes back what it said makes it no fewer.
@@ -382,9 +382,8 @@ impl Pacer {
         self.delivered = self.delivered.max(self.acknowledged + u64::from(behind));
     }
 
-    /// The round trips of the packets before `end` that asked for an acknowledgement, and how many had arrived when the last
-    /// of them was sent.
-    fn round_trip_to(&mut self, now: Time, end: Psn) -> Option<(RoundTrip, u64)> {
+    /// The round trips of the packets before `end` that asked for an acknowledgement.
+    fn round_trip_to(&mut self, now: Time, end: Psn) -> Option<RoundTrip> {
         let first = self.asked.front()?.at;
         let (mut last, mut late_by) = (None, Span::ZERO);
         while let Some(&asked) = self.asked.front()
@@ -393,13 +392,7 @@ impl Pacer {
             late_by = late_by.max(asked.late_by(now));
             last = self.asked.pop_front();
         }
-        let last = last?;
-        let oldest = Some(now.since(first));
-        let is_last_of_many = last.is_last_of_many;
-        Some((
-            RoundTrip { newest: now.since(last.at), oldest, is_last_of_many, late_by },
-            last.delivered,
-        ))
+        last.map(|last| last.ends(now, Some(now.since(first)), late_by))
     }
 
     /// The same of those before `end`, which may have overtaken others, which are still under way. Of one that has not arrived
@@ -409,7 +402,7 @@ impl Pacer {
         now: Time,
         end: Psn,
         has: impl Fn(Psn) -> bool,
-    ) -> Option<(RoundTrip, u64)> {
+    ) -> Option<RoundTrip> {
         let (mut newest, mut oldest, mut late_by) = (None, None, Span::ZERO);
         self.asked.retain_mut(|asked| {
             let has_arrived = has(asked.end.minus(1));
@@ -426,12 +419,7 @@ impl Pacer {
             }
             !has_arrived
         });
-        let it = newest?;
-        let is_last_of_many = it.is_last_of_many;
-        Some((
-            RoundTrip { newest: now.since(it.at), oldest, is_last_of_many, late_by },
-            it.delivered,
-        ))
+        newest.map(|newest: Asked| newest.ends(now, oldest, late_by))
     }
 
     /// The traffic class of a data packet of a queue pair that has `class`.
@@ -543,7 +531,7 @@ mod tests {
         assert_eq!(arrived(46, 13), None);
         // An acknowledgement that has overtaken another tells of two.
         let ended = pacer.on_progress(us(50), Psn::new(13), [13, 4, 0], false);
-        let RoundTrip { newest, oldest, is_last_of_many, late_by } = ended.unwrap();
+        let RoundTrip { newest, oldest, is_last_of_many, late_by, .. } = ended.unwrap();
         assert_eq!((newest, oldest), (Span::from_us(30), Some(Span::from_us(40))));
         // What ends before PSN 5 was overtaken at 41.
         assert_eq!((is_last_of_many, late_by), (false, Span::from_us(9)));

@@ -6,10 +6,12 @@
 //!                            longer where that was too short
 //!     over many paths        smoothed + 4 variation                        RFC 6298, 2
 //!   probe                    2 smoothed + variation, doubled each time     RFC 8985, 7.2; RFC 6298, 2
+//!   local ACK timer          smoothed + 4 variation, 2 smoothed at least,  RFC 6298, 2 and 5.5
+//!                            where that is longer than the program's
 //! ```
 //!
-//! Both have a floor of ours: the threads of a soft NIC are woken tens of microseconds late, and more on a busy
-//! machine.
+//! The overtaken and probes wait for no less than a floor of ours: the threads of a soft NIC are woken tens of microseconds
+//! late, and more on a busy machine.
 
 use rdma::{Span, Time};
 
@@ -69,9 +71,8 @@ impl Patience {
         now: Time,
         RoundTrip { newest: took, oldest, .. }: RoundTrip,
     ) {
-        // At least something is known so.
-        if let Some(oldest) = oldest.or(Some(took).filter(|_| self.shortest.get().is_none())) {
-            self.shortest.measured(now, self.usual.measured(oldest), SHORTEST_ROUND_TRIP_KNOWN);
+        if let Some(told) = self.shortest.told_by(took, oldest) {
+            self.shortest.measured(now, self.usual.measured(told), SHORTEST_ROUND_TRIP_KNOWN);
         }
         (self.doublings, self.timeouts) = (0, 0);
         let Some(smoothed) = self.smoothed else {

@@ -14,8 +14,8 @@
 //! A packet that was sent again is lost once more if something arrives that was sent after it: a
 //! packet that was new then, or one that was sent again later (RFC 8985 does this for TCP by the time of
 //! sending). Each packet that was sent again has its own [`Place`], so a second loss is noticed while
-//! others are under way. What arrives sooner after its repetition than the shortest round trip was only
-//! late, and tells nothing (RFC 8985, 6.2, step 2).
+//! others are under way. What was sent before it may come late, and has as long as what others have overtaken. What
+//! arrives sooner after its repetition than the shortest round trip was only late, and tells nothing (RFC 8985, 6.2, step 2).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -310,15 +310,14 @@ impl Scoreboard {
         let last = self.overtaken.back();
         let [known, known_answers] =
             last.map_or([self.lost_until, self.due_until], |last| [last.end, last.answers_end]);
-        let repeated = self.repeated;
-        let is_any = end.is_after(known) || answers_end.is_after(known_answers);
+        let has_overtaken = end.is_after(known) || answers_end.is_after(known_answers);
         let mut again = None;
-        if is_any || repeated.is_some() {
+        if has_overtaken || self.repeated.is_some() {
             let until = now + patience;
             let apart = Span::from_ps(patience.as_ps() / OVERTAKEN_MARKS);
             again = last.map(|last| last.until + apart).filter(|&at| at > until);
             if again.is_none() {
-                self.repeated = None;
+                let repeated = self.repeated.take();
                 self.overtaken.push_back(Overtaken { end, answers_end, repeated, until });
             }
         }
@@ -396,9 +395,7 @@ impl Scoreboard {
     /// by the same READ request, because a responder answers it in the order of PSNs.
     fn lose_repeated_before(&mut self, arrived: Option<Repeated>) {
         if let Some(Repeated { number, psn }) = arrived {
-            if psn.is_after(self.unacked) {
-                self.lose_again(psn, |place| place.number == number);
-            }
+            self.lose_again(psn, |place| place.number == number);
             self.lose_again(self.lost_until, |place| place.number < number);
         }
     }
@@ -415,10 +412,11 @@ impl Scoreboard {
         }
     }
 
-    /// The packets from `unacked` to `end`.
+    /// The packets from `unacked` to `end`; none if that is done.
     fn before(&self, end: Psn) -> impl Iterator<Item = Psn> + use<> {
         let unacked = self.unacked;
-        (0..end.distance_from(unacked)).map(move |distance| unacked.plus(distance))
+        let packets = if end.is_after(unacked) { end.distance_from(unacked) } else { 0 };
+        (0..packets).map(move |distance| unacked.plus(distance))
     }
 
     /// It is not known to have arrived.

@@ -79,9 +79,8 @@ pub fn engine(data: &[u8]) {
     let config = Config { window_bytes: 1 << 16, congestion, between_hosts, ..Config::default() };
     let mut pair = Pair::with_memory(config, CHECKED);
     let adjust = |change: &mut QpChange| {
-        if is_between_hosts && change.state == Some(QpState::Rtr) {
-            change.between_hosts = Some(true);
-        }
+        let is_rtr = change.state == Some(QpState::Rtr);
+        change.between_hosts = is_rtr.then_some(is_between_hosts);
     };
     pair.connect(kind, [None, None], adjust);
     pair.rule(|_| Verdict::Drop);
