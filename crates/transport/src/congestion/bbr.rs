@@ -29,9 +29,9 @@ use super::jitter::Jitter;
 use super::keys::{keys, order};
 use super::{Conflict, Controller, Key, Progress};
 use crate::limits::{
-    BBR_DRAIN_INTERVAL, BBR_DRAIN_ROUNDS, BBR_FLAT_ROUNDS, BBR_GROWTH_DIVISOR, BBR_HOST_LATENESS,
-    BBR_PACE_PERCENT, BBR_PACE_PERCENT_AT_START, BBR_RATE_ROUNDS, BBR_RECENT, BBR_SPARE_PACKETS,
-    PACED_BATCH_BYTES, PACED_BATCH_MOST, SHORTEST_ROUND_TRIP_KNOWN,
+    BBR_DRAIN_INTERVAL, BBR_DRAIN_ROUNDS, BBR_EVEN_FROM, BBR_FLAT_ROUNDS, BBR_GROWTH_DIVISOR,
+    BBR_HOST_LATENESS, BBR_PACE_PERCENT, BBR_PACE_PERCENT_AT_START, BBR_RATE_ROUNDS, BBR_RECENT,
+    BBR_SPARE_PACKETS, PACED_BATCH_BYTES, PACED_BATCH_MOST, SHORTEST_ROUND_TRIP_KNOWN,
 };
 use crate::of_late::{Shortest, Usual};
 
@@ -255,6 +255,7 @@ impl BbrWindow {
             loss: self.settings.loss,
             is_starting: self.is_starting,
             is_draining: self.is_draining,
+            is_even: self.phase >= BBR_EVEN_FROM,
         };
         let is_lossy = self.ceiling.is_lossy(self.settings.loss);
         self.is_starting &= !self.ceiling.end_round(&round);

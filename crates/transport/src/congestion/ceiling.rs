@@ -5,6 +5,8 @@
 //! rounds that met a queue, summed up over rounds, the queue has been full, which others may share: the window falls. A flow
 //! that begins knows nothing of chance yet: it falls where it has lost very many.
 //!
+//! Where others that share the queue were dropped of instead, it falls with them (`others.rs`).
+//!
 //! A path that has carried very many packets in a row of late takes none by chance, and a TCP could fill it: there a window falls
 //! and rises as one of CUBIC does (`level.rs`). On any other path a TCP leaves much free, and some of what seems to be a full
 //! queue is chance: there it falls less and rises sooner.
@@ -18,6 +20,7 @@ use rdma::{Span, Time};
 
 use super::depth::Depth;
 use super::level::{Level, Why};
+use super::others::Others;
 use crate::limits::{
     BBR_CHANCE_TIMES, BBR_CLEAN_DIVISOR, BBR_CLEAN_KNOWN, BBR_CLEAN_RUNS, BBR_EXCESS,
     BBR_FALL_PERCENT, BBR_FALL_PERCENT_UNSEEN, BBR_FLOOR_PERCENT, BBR_LIGHT_LOSS,
@@ -82,6 +85,8 @@ pub(super) struct Round {
     pub(super) is_starting: bool,
     /// The window was a half: it is no measure.
     pub(super) is_draining: bool,
+    /// It kept to its pace, and so did the rounds before that are heard of in it.
+    pub(super) is_even: bool,
 }
 
 /// How many packets in a row show that chance takes none that a TCP with such a window would notice.
@@ -96,7 +101,7 @@ pub(super) struct Ceiling {
     level: Level,
     /// What was sent before it fell is not lost because it did not.
     has_just_fallen: bool,
-    /// Where it was before it fell, and how many packets it fell for that may be lost.
+    /// Where it was before it fell, and how many packets it fell for that may be lost; none if others were it.
     fell: Option<(Level, u64)>,
     /// The last round trip, or what is left of a longer one before it.
     peak: Span,
@@ -115,6 +120,7 @@ pub(super) struct Ceiling {
     /// nothing: E. S. Page, "Continuous Inspection Schemes", Biometrika 41, 1954.
     excess: u64,
     depth: Depth,
+    others: Others,
     /// A round has ended in which the flow no longer began.
     has_begun: bool,
 }
@@ -189,7 +195,8 @@ impl Ceiling {
         let is_free = queued.all() == 0;
         let all = free.plus(queued);
         // Where more is lost at once it has been full, and that was noticed late.
-        if self.depth.end_round(round.now, round.shortest) && all.is_light(round.loss) {
+        let queue = self.depth.end_round(round.now, round.shortest);
+        if queue.is_some_and(|it| it.is_shallow) && all.is_light(round.loss) {
             (free, queued) = (all, Tally::default());
         }
         if self.run >= clean_run(round.window.max(round.product)) {
@@ -202,6 +209,10 @@ impl Ceiling {
             // By now it would be known of what it fell for that it was late.
             self.fell = None;
         }
+        if round.is_draining {
+            self.others.drained();
+        }
+        let have_others_fallen = queue.is_some_and(|it| self.others.end_round(&it, round.is_even));
         if has_just_fallen || round.is_draining {
             return false;
         }
@@ -222,15 +233,21 @@ impl Ceiling {
             // Losses come together, and may all have met the little queue that there was: the round is weighed as a whole.
             true => queued.all() > 0 && self.is_beyond_chance(all, chance_ppm),
         };
-        if is_full {
+        // As a TCP that has filled the path, and gives up none of it but its part of the queue.
+        let is_with_others = have_others_fallen && is_clean && !round.is_starting;
+        if is_full || is_with_others {
             // Some of what it lost seemed to meet none.
             self.begin_sample();
             self.excess = 0;
-            let floor = round.least_product * BBR_FLOOR_PERCENT / 100;
-            let floor = if is_clean { 0 } else { floor };
+            let floor = match (is_full, is_clean) {
+                (true, true) => 0,
+                (true, false) => round.least_product * BBR_FLOOR_PERCENT / 100,
+                (false, _) => round.least_product,
+            };
             let ceiling = (used * BBR_FALL_PERCENT / 100).max(floor).min(used);
             let rounds = BBR_RECOVERY.as_ps() / round.shortest.as_ps().max(1);
-            self.fall(round.now, [used, ceiling], rounds, Why::Queue, all.lost);
+            let lost = if is_full { all.lost } else { 0 };
+            self.fall(round.now, [used, ceiling], rounds, Why::Queue, lost);
             return true;
         }
         // Whatever the rest of them will be.
@@ -274,7 +291,8 @@ impl Ceiling {
     }
 
     fn fall(&mut self, now: Time, span: [u64; 2], rounds: u64, why: Why, lost: u64) {
-        self.fell = Some((self.level, lost));
+        self.fell = (lost > 0).then_some((self.level, lost));
+        self.others.fell_ourselves();
         self.level.fall(now, span, rounds, why);
         self.has_just_fallen = true;
     }
@@ -294,6 +312,7 @@ mod tests {
         loss: 30,
         is_starting: false,
         is_draining: false,
+        is_even: true,
     };
 
     /// A round of 400 packets, all of which take so long. Returns whether the ceiling falls.
@@ -344,7 +363,36 @@ mod tests {
         for _ in 0..24 {
             assert!(!round(&mut ceiling, SHORTEST, 0));
         }
-        assert_eq!(ceiling.packets(), 163);
+        assert_eq!(ceiling.packets(), 166);
+    }
+
+    /// Rounds of a queue that fills, and is shorter at once. Returns whether the ceiling falls in the last.
+    fn rounds_in_which_others_fall(ceiling: &mut Ceiling, lost: u64) -> bool {
+        for tenths in [30, 36, 40] {
+            assert!(!round(ceiling, Span::from_us(100 * tenths), 0));
+        }
+        round(ceiling, Span::from_us(3_000), lost)
+    }
+
+    #[test]
+    fn on_a_clean_path_it_falls_when_others_fell_and_leaves_what_the_path_holds() {
+        let ceiling = &mut Ceiling::default();
+        assert!(!rounds_in_which_others_fall(ceiling, 0), "chance may have been it");
+        for _ in 0..50 {
+            assert!(!round(ceiling, Span::from_us(3_000), 0));
+        }
+        assert!(rounds_in_which_others_fall(ceiling, 0));
+        assert_eq!(ceiling.packets(), 280);
+        // It fell for none that may prove to be late.
+        ceiling.were_late(1);
+        assert_eq!(ceiling.packets(), 280);
+        let held = Round { least_product: 390, ..ROUND };
+        for tenths in [30, 36, 40, 30] {
+            ceiling.measured(Span::from_us(100 * tenths), SHORTEST, Span::ZERO);
+            ceiling.arrived(400);
+            ceiling.end_round(&held);
+        }
+        assert_eq!(ceiling.packets(), 390);
     }
 
     #[test]
@@ -493,10 +541,11 @@ mod tests {
             assert!(!round(&mut ceiling, long, 0));
         }
         assert_eq!(ceiling.packets(), 300);
+        // Without a queue it would rise ever sooner else.
         for _ in 0..40 {
-            assert!(!round(&mut ceiling, long, 0));
+            assert!(!round(&mut ceiling, SHORTEST, 0));
         }
-        assert_eq!(ceiling.packets(), 315);
+        assert_eq!(ceiling.packets(), 320);
         let mut ceiling = Ceiling::default();
         assert!(!round(&mut ceiling, long, 0));
         let small = Round { window: 150, product: 0, least_product: 300, ..ROUND };

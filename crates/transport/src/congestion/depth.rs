@@ -8,6 +8,25 @@ use rdma::{Span, Time};
 use crate::limits::{BBR_DEEPEST_KNOWN, BBR_SHALLOW_PERCENT};
 use crate::of_late::Longest;
 
+/// What a round has shown of a queue. All are round trips.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queue {
+    /// The shortest of the round.
+    pub(super) least: Span,
+    /// The longest of late, and what an empty queue's is.
+    pub(super) deepest: Span,
+    pub(super) empty: Span,
+    /// It was far from full in this round and in the one before, in which may have been lost what is known by now.
+    pub(super) is_shallow: bool,
+}
+
+impl Queue {
+    /// By how much a round trip is longer than an empty queue's.
+    pub(super) fn part(&self, took: Span) -> u64 {
+        took.as_ps().saturating_sub(self.empty.as_ps())
+    }
+}
+
 /// See the module. All are round trips.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Depth {
@@ -25,16 +44,16 @@ impl Depth {
         self.most = self.most.max(took);
     }
 
-    /// A round has ended. Returns whether the queue was far from full in it and in the one before, in which may have been lost
-    /// what is known by now. An empty queue's round trip is `shortest`.
-    pub(super) fn end_round(&mut self, now: Time, shortest: Span) -> bool {
-        let Some(least) = self.least.take() else { return false };
+    /// A round has ended, in which the round trip over an empty queue was `empty`. Nothing is known if none was measured.
+    pub(super) fn end_round(&mut self, now: Time, empty: Span) -> Option<Queue> {
+        let least = self.least.take()?;
         self.deepest.measured(now, least, BBR_DEEPEST_KNOWN);
         let deepest = self.deepest.get().unwrap_or(least);
         let most = take(&mut self.most);
         let longest = most.max(replace(&mut self.before, most));
-        let queue = |took: Span| took.as_ps().saturating_sub(shortest.as_ps());
-        queue(longest) < queue(deepest) / 100 * BBR_SHALLOW_PERCENT
+        let mut queue = Queue { least, deepest, empty, is_shallow: false };
+        queue.is_shallow = queue.part(longest) < queue.part(deepest) / 100 * BBR_SHALLOW_PERCENT;
+        Some(queue)
     }
 }
 
@@ -49,7 +68,8 @@ mod tests {
         for tenth in tenths {
             depth.measured(Span::from_us(100 * tenth));
         }
-        depth.end_round(Time::ZERO + Span::from_ms(ms), SHORTEST)
+        let queue = depth.end_round(Time::ZERO + Span::from_ms(ms), SHORTEST);
+        queue.is_some_and(|queue| queue.is_shallow)
     }
 
     #[test]

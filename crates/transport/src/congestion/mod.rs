@@ -41,6 +41,7 @@ mod jitter;
 mod keys;
 mod level;
 mod none;
+mod others;
 mod pacer;
 mod parameters;
 mod settings;

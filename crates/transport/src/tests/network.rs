@@ -260,11 +260,12 @@ fn many_queue_pairs_get_over_a_slow_port_with_a_short_queue() {
 
 #[test]
 fn a_path_is_shared_with_tcp() {
-    for (mbps, delay_us) in [(500, 1_000), (200, 100)] {
-        let path = Path {
-            queue_bytes: 250_000,
-            ..Path::new(Rate::from_mbps(mbps), Span::from_us(delay_us))
-        };
+    // Of the last, where each has a large window, TCP had a quarter as long as the flow did not fall with it (`others.rs`).
+    for (mbps, delay_us, queue_bytes) in
+        [(500, 1_000, 250_000), (200, 100, 250_000), (2_000, 1_000, 512_000)]
+    {
+        let path =
+            Path { queue_bytes, ..Path::new(Rate::from_mbps(mbps), Span::from_us(delay_us)) };
         let load = Load { depth: 64, ..Load::new(Verb::Write, Mtu::B1024) };
         // When TCP begins is left to chance.
         let ratios = (1..=8).map(|seed| {
@@ -274,8 +275,10 @@ fn a_path_is_shared_with_tcp() {
             let ours: u64 = program.go_on_for(Span::from_ms(6_000)).unwrap().iter().sum();
             ours as f64 / (program.counts().tcp_bytes - before) as f64
         });
-        let ratios: Vec<f64> = ratios.collect();
-        let is_fair = ratios.iter().all(|ratio| (0.5..2.0).contains(ratio));
+        let mut ratios: Vec<f64> = ratios.collect();
+        ratios.sort_by(f64::total_cmp);
+        let (least, median, most) = (ratios[0], ratios[4], ratios[7]);
+        let is_fair = least > 0.5 && (0.6..1.6).contains(&median) && most < 2.5;
         assert!(is_fair, "{ratios:.2?} of TCP's over {mbps} Mb/s, {delay_us} us");
     }
 }

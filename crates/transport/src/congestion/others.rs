@@ -1,0 +1,118 @@
+//! Whether the others that share a queue have made room in it, as those do whose packets were dropped when it was full.
+//!
+//! ```text
+//!   round trip
+//!     ▲  full  ___
+//!     │     ,-´   \
+//!     │  ,-´       \___,-      a part of all that was under way is gone, and none of it was ours
+//!     └──────────────────► time
+//! ```
+//!
+//! A full queue drops more of bursts, as TCP sends them, than of what is paced. So a TCP's window fell two to five times where that of
+//! a flow beside it fell once, and of a queue that both had filled the flow had the most. Who falls with the others has no more than
+//! they have.
+//!
+//! Not to be taken for it: what a flow's own window and pace do, and what all flows do at once when they drain the queue.
+
+use core::mem::replace;
+
+use rdma::Span;
+
+use super::depth::Queue;
+use crate::limits::{BBR_OTHERS_FELL_PERCENT, BBR_OTHERS_FULL_PERCENT, BBR_REFILL_ROUNDS};
+
+/// See the module. All are the shortest round trips of rounds.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Others {
+    /// The last.
+    last: Span,
+    /// The longest since they grow; none as long as they fall.
+    peak: Option<Span>,
+    /// Rounds to come that say nothing.
+    waits: u32,
+}
+
+impl Others {
+    /// The flow's own window falls.
+    pub(super) fn fell_ourselves(&mut self) {
+        self.peak = None;
+    }
+
+    /// All drain the queue in this round, and fill it again in those that follow.
+    pub(super) fn drained(&mut self) {
+        self.waits = BBR_REFILL_ROUNDS;
+    }
+
+    /// A round has ended, in which the flow kept to its pace, and in those before that may be heard of in it, if `is_even`.
+    /// Returns whether others fell when the queue was full.
+    pub(super) fn end_round(&mut self, queue: &Queue, is_even: bool) -> bool {
+        let last = replace(&mut self.last, queue.least);
+        if self.waits > 0 {
+            self.waits -= 1;
+            self.peak = None;
+            return false;
+        }
+        let Some(peak) = self.peak else {
+            self.peak = (queue.least > last).then_some(queue.least);
+            return false;
+        };
+        if !is_even {
+            return false;
+        }
+        let part_of = |percent: u64, whole: u64| whole / 100 * percent;
+        let has_fallen = queue.least.as_ps() < part_of(100 - BBR_OTHERS_FELL_PERCENT, peak.as_ps());
+        self.peak = (!has_fallen).then_some(peak.max(queue.least));
+        has_fallen
+            && queue.part(peak) >= part_of(BBR_OTHERS_FULL_PERCENT, queue.part(queue.deepest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// Rounds of which the shortest round trips took so many tenths of a millisecond, where the empty queue's takes 20 and the full
+    /// one's 60. Returns in which of them others fell.
+    fn rounds(others: &mut Others, tenths: &[u64]) -> Vec<usize> {
+        let tenths_of_ms = |tenths: u64| Span::from_us(100 * tenths);
+        let [empty, deepest] = [20, 60].map(tenths_of_ms);
+        let mut fell = |&tenths: &u64| {
+            let queue = Queue { least: tenths_of_ms(tenths), deepest, empty, is_shallow: false };
+            others.end_round(&queue, true)
+        };
+        (0..tenths.len()).filter(|&at| fell(&tenths[at])).collect()
+    }
+
+    #[test]
+    fn others_fell_if_a_full_queue_has_become_shorter_by_an_eighth_of_the_path() {
+        let others = &mut Others::default();
+        assert_eq!(rounds(others, &[40, 50, 58, 56, 53, 51, 50, 45, 40]), [5], "once");
+        assert_eq!(rounds(others, &[45, 50, 54, 47]), [3], "and once more when it was full again");
+        assert_eq!(rounds(others, &[40, 53, 40]), [], "it was not full");
+    }
+
+    #[test]
+    fn what_a_flow_does_itself_is_not_what_others_do() {
+        let others = &mut Others::default();
+        assert_eq!(rounds(others, &[40, 58]), []);
+        others.fell_ourselves();
+        assert_eq!(rounds(others, &[50, 40, 30]), []);
+        assert_eq!(rounds(others, &[40, 58]), []);
+        others.drained();
+        assert_eq!(rounds(others, &[30, 40, 58, 40]), []);
+        assert_eq!(rounds(others, &[40; BBR_REFILL_ROUNDS as usize]), []);
+        assert_eq!(rounds(others, &[50, 58, 40]), [2]);
+    }
+
+    #[test]
+    fn rounds_of_another_pace_say_nothing() {
+        let others = &mut Others::default();
+        assert_eq!(rounds(others, &[40, 58]), []);
+        let (least, deepest, empty) = (Span::from_ms(3), Span::from_ms(6), Span::from_ms(2));
+        let queue = Queue { least, deepest, empty, is_shallow: false };
+        assert!(!others.end_round(&queue, false));
+        assert!(others.end_round(&queue, true));
+    }
+}
