@@ -260,6 +260,8 @@ fn lull(world: &mut World<'_>) -> Check {
 /// Broken links are mended, and everything must work.
 fn calm(world: &mut World<'_>) -> Check {
     world.calm = true;
+    let held = world.nodes.iter().map(|node| node.held_until.since(world.now)).max();
+    let held = held.unwrap_or(Span::ZERO);
     for index in 0..world.links.len() {
         let link = &mut world.links[index];
         let is_broken =
@@ -280,12 +282,12 @@ fn calm(world: &mut World<'_>) -> Check {
         world.links[index].incidents = 0;
         for _ in 0..CALM_OPERATIONS {
             for side in [0, 1] {
-                let after = Span::from_ns(world.random.below(50_000));
+                let after = held + Span::from_ns(world.random.below(50_000));
                 world.schedule(after, Happening::Post { link: index, side });
             }
         }
     }
-    let bound = world.plan.bound();
+    let bound = held + world.plan.bound();
     finish(world, bound)
 }
 

@@ -102,6 +102,7 @@ impl World<'_> {
         self.log.note(self.now, &place(node), "turns its clock back", || format!("{span}"));
         self.tally.count(Seen::Setback);
         self.nodes[node].behind = self.nodes[node].behind + span;
+        self.nodes[node].held_until = self.now + span;
         self.blame(|link| link.plan.nodes.contains(&node));
     }
 

@@ -221,6 +221,8 @@ pub(super) struct Node {
     pub(super) next_turn: Time,
     /// How much its clock has been turned back.
     pub(super) behind: Span,
+    /// What was to be sent when it was last turned back may wait until then.
+    pub(super) held_until: Time,
 }
 
 /// Everything.
@@ -295,6 +297,7 @@ impl<'l> World<'l> {
                 free_at: Time::ZERO,
                 next_turn: Time::ZERO,
                 behind: Span::ZERO,
+                held_until: Time::ZERO,
                 endpoint,
             }
         });
@@ -515,7 +518,13 @@ impl<'l> World<'l> {
                 }
             }
             Happening::Break { link, side } => self.break_end(link, side)?,
-            Happening::Mend { link } => self.mend(link)?,
+            Happening::Mend { link } => {
+                // What a packet of this moment has completed is taken before its queue pair is gone.
+                for node in self.links[link].plan.nodes {
+                    self.settle(node)?;
+                }
+                self.mend(link)?;
+            }
             Happening::Sleep { link, side, span } => self.sleep(link, side, span),
             Happening::Resize { node } => self.resize(node)?,
             Happening::SetLimit { node } => self.set_limit(node)?,
