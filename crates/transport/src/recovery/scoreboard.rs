@@ -102,6 +102,8 @@ struct Overtaken {
 struct Repeated {
     number: NonZeroU32,
     psn: Psn,
+    /// The first new packet sent after it, if it has overtaken what was sent before.
+    before: Option<Psn>,
 }
 
 /// When a packet was sent again, in the order of sending.
@@ -115,6 +117,15 @@ struct Place {
     at: Time,
     /// It counts as lost until it is known to have been late.
     is_loss: bool,
+    /// It is answered with data, which may pass the answers of others.
+    is_answered: bool,
+}
+
+impl Place {
+    fn of(self, psn: Psn) -> Repeated {
+        let Self { number, before, is_answered, .. } = self;
+        Repeated { number, psn, before: (!is_answered).then_some(before) }
+    }
 }
 
 impl Scoreboard {
@@ -151,13 +162,13 @@ impl Scoreboard {
             for psn in self.before(unacked) {
                 self.note_late(psn, moment);
             }
+            // This one is known to have been missing. Others may have arrived long ago, and untold.
+            let first = self.answered(self.unacked, moment).filter(|_| passed > 0);
+            self.note_repeated(first);
         }
         if !unacked.is_before(self.lost_until) {
             self.forget_resent();
         } else if self.resent_before.is_some() {
-            // This one is known to have been missing. Others may have arrived long ago, and untold.
-            let first = self.answered(self.unacked, moment).filter(|_| passed > 0);
-            self.note_repeated(first);
             for distance in 0..passed {
                 self.clear(self.unacked.plus(distance));
             }
@@ -350,19 +361,21 @@ impl Scoreboard {
 
     /// The response `psn` to a repeated READ request has arrived.
     pub(crate) fn answered_again(&mut self, psn: Psn) {
-        let number = self.place_of(psn).map(|place| place.number);
-        self.note_repeated(number.map(|number| Repeated { number, psn }));
+        self.note_repeated(self.place_of(psn).map(|place| place.of(psn)));
     }
 
     /// The repetition of `psn`, if that may have been answered by now.
     fn answered(&self, psn: Psn, moment: &Moment) -> Option<Repeated> {
         let place = self.place_of(psn).filter(|_| !moment.is_sprayed)?;
-        let number = place.number;
-        (place.at <= moment.by.unwrap_or(Time::ZERO)).then_some(Repeated { number, psn })
+        (place.at <= moment.by.unwrap_or(Time::ZERO)).then(|| place.of(psn))
     }
 
-    /// A repetition has arrived.
+    /// A repetition has arrived. Where nothing is known to have arrived behind it, a responder that has no room for what is behind a
+    /// gap may have dropped all that, and the newest packet: what was sent before the repetition is late or lost.
     fn note_repeated(&mut self, arrived: Option<Repeated>) {
+        if let Some(before) = arrived.and_then(|it| it.before).filter(|_| self.arrived_count == 0) {
+            self.seen(before);
+        }
         let is_newer = |it: &Repeated| {
             self.repeated.is_none_or(|last| {
                 it.number > last.number || it.number == last.number && it.psn.is_after(last.psn)
@@ -394,7 +407,7 @@ impl Scoreboard {
     /// This repetition has arrived: those that were sent before it, and have not, are lost, and those of earlier packets
     /// by the same READ request, because a responder answers it in the order of PSNs.
     fn lose_repeated_before(&mut self, arrived: Option<Repeated>) {
-        if let Some(Repeated { number, psn }) = arrived {
+        if let Some(Repeated { number, psn, .. }) = arrived {
             self.lose_again(psn, |place| place.number == number);
             self.lose_again(self.lost_until, |place| place.number < number);
         }
@@ -475,8 +488,15 @@ impl Scoreboard {
         self.resent_until = self.lost_until;
     }
 
-    /// `packets` packets from `psn` on are sent again, of which the first `lost` count as lost.
-    pub(crate) fn resent(&mut self, moment: &Moment, psn: Psn, packets: u32, lost: u32) {
+    /// `packets` packets from `psn` on are sent again, of which the first `lost` count as lost: those of one READ request, or one
+    /// packet, which may be answered with data, too.
+    pub(crate) fn resent(
+        &mut self,
+        moment: &Moment,
+        psn: Psn,
+        [packets, lost]: [u32; 2],
+        is_answered: bool,
+    ) {
         let end = psn.plus(packets);
         if end.is_after(self.resent_until) {
             self.resent_until = end;
@@ -490,7 +510,8 @@ impl Scoreboard {
         let number = NonZeroU32::MIN.saturating_add(self.resends);
         let (before, at) = (moment.top, moment.now);
         for distance in 0..packets {
-            let place = Place { before, number, at, is_loss: distance < lost };
+            let is_loss = distance < lost;
+            let place = Place { before, number, at, is_loss, is_answered };
             self.resent[index(psn.plus(distance))] = Some(place);
         }
     }
@@ -499,7 +520,7 @@ impl Scoreboard {
     /// is heard of them answers this.
     pub(crate) fn probed(&mut self, moment: &Moment, psn: Psn, packets: u32) {
         let resent_until = self.resent_until;
-        self.resent(&Moment { now: Time::ZERO, ..*moment }, psn, packets, 0);
+        self.resent(&Moment { now: Time::ZERO, ..*moment }, psn, [packets, 0], true);
         self.resent_until = resent_until;
     }
 

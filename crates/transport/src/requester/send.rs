@@ -159,7 +159,7 @@ impl Qp {
                 let is_request = is_read_or_atomic && !scoreboard.is_being_answered(psn);
                 let lost = if is_request { 1 } else { count };
                 self.pacer.repeated(psn, count, lost);
-                scoreboard.resent(&moment, psn, count, lost);
+                scoreboard.resent(&moment, psn, [count, lost], is_read_or_atomic);
                 requester.note_loss();
             }
             requester.pass_over();

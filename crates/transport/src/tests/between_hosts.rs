@@ -36,7 +36,10 @@ fn connected(signing: [bool; 2]) -> Pair {
 }
 
 fn connected_with(config: Config, signing: [bool; 2]) -> Pair {
-    let mut pair = Pair::new(config);
+    connected_pair(Pair::new(config), signing)
+}
+
+fn connected_pair(mut pair: Pair, signing: [bool; 2]) -> Pair {
     for node in &mut pair.nodes {
         node.qpn = node.create_qp(QpType::Rc, None);
     }
@@ -330,6 +333,22 @@ fn a_repetition_that_is_lost_is_missed_by_the_answer_to_a_probe() {
         let took = pair.now.since(began);
         assert!(took < PROBE_WAIT_MIN * 3, "{verb}: {took}");
     }
+}
+
+/// The probe is dropped as well, so nothing that was sent later is told of. Before its repetition told of the rest, each packet of
+/// that was missed by a probe of its own.
+#[test]
+fn what_a_responder_has_no_room_for_behind_a_gap_is_repeated_at_once_when_that_is_filled() {
+    let mut configs = [config(), config()];
+    configs[1].between_hosts.as_mut().unwrap().out_of_order_packets = 1;
+    let mut pair = connected_pair(Pair::unequal(configs), [true, true]);
+    write(&mut pair, 5_000);
+    lose(&mut pair, 0, &[5]);
+    let before = pair.now;
+    write(&mut pair, 60 * 1_024);
+    assert_eq!(repeats(&pair)[1], 0, "timeouts");
+    let took = pair.now.since(before);
+    assert!(took < PROBE_WAIT_MIN * 4, "{took}");
 }
 
 #[test]
