@@ -262,7 +262,7 @@ impl Qp {
         self.pacer.timed_out();
         self.requester.timeouts = self.requester.timeouts.saturating_add(1);
         self.requester.again = Again::Timeout;
-        self.doubt_stride();
+        self.doubt_path();
         self.retry(now, adapter);
         self.requester.timed_out_for = Some(self.requester.unacked);
     }

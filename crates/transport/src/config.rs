@@ -95,7 +95,7 @@ pub struct BetweenHosts {
     /// See there.
     pub out_of_order_bytes: usize,
     /// The longest payload that a packet of the port has room for, if packets may be longer than the path MTU where both
-    /// ends sign; 0 keeps to that.
+    /// ends sign, and leave in parts where the path is too narrow; 0 keeps to the path MTU.
     pub stride_max: u32,
 }
 

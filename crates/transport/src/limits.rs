@@ -77,6 +77,8 @@ pub(crate) const PATH_PROBE_WAIT_MAX: Span = Span::from_ms(10_000);
 /// So many losses of a packet in a row, and nothing heard meanwhile, and its path may have become too narrow for it: MAX_PROBES
 /// (RFC 8899, 5.1.2 and 4.3).
 pub(crate) const BLACK_HOLE_LOSSES: u8 = 3;
+/// A part has so many bytes of payload at most where the path does not take packets of a longer path MTU: those pass any Ethernet.
+pub(crate) const PART_BYTES: u32 = 1_024;
 /// So many packets may wait for some of their parts, in each direction.
 pub(crate) const PACKETS_IN_PARTS_MAX: usize = 32;
 /// Where a window follows the path, a READ is asked for in so many parts of it.

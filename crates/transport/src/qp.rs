@@ -402,7 +402,7 @@ impl Qp {
                     header.bth.sign = Sign::Twice;
                 }
                 body = self.write_request(Cursor { serial, packet }, count, to);
-                if to.header.bth.stride.bytes().is_some_and(|stride| self.is_too_long(stride)) {
+                if self.says_narrowed(to.header.bth.stride.bytes().unwrap_or(0)) {
                     to.header.bth.sign = Sign::Narrowed;
                 }
             }
@@ -439,7 +439,7 @@ impl Qp {
             }
         }
         if self.leaves_in_parts(outgoing, body.len()) {
-            body = self.cut(body, &mut to.header);
+            body = self.cut(outgoing, body, &mut to.header);
         }
         to.header.pad_for(body.len());
         body

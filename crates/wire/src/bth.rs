@@ -9,7 +9,7 @@
 //!
 //! The reserved bits are sent as zero and ignored on receipt (IBTA vol 1, 9.2), with two exceptions. Where a queue
 //! pair asks for it, `resv6` holds the sign of a Ferroce NIC that repeats selectively, or the sign that this packet is
-//! one of two that are the same, or that the path seems to have become narrower. Other NICs ignore it, as the
+//! one of two that are the same, or that the path seems to be narrow. Other NICs ignore it, as the
 //! standard says and Linux's Soft-RoCE does, which takes the queue pair out of that word by a mask. The check that covers `F`, `B` and `resv6` masks them (see
 //! [`crate::icrc`]), because switches may set FECN on the way. And where two such NICs have found that longer packets
 //! than those of the path MTU pass between them, `resv7` of a request says how long those of its message are
@@ -55,8 +55,8 @@ pub enum Sign {
     Selective = 0x29,
     /// The same, and this packet is one of two that are sent at once: it is nothing if the other has arrived.
     Twice = 0x16,
-    /// The same, and the path may have become too narrow for packets as long as this message's: they leave in parts, and so
-    /// do those of its answer.
+    /// The same, and the path may be too narrow for packets as long as this message's: they leave in parts, and so do those of
+    /// its answer.
     Narrowed = 0x33,
 }
 

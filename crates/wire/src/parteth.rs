@@ -7,9 +7,10 @@
 //!   +-------------------------------+-------------------------------+
 //! ```
 //!
-//! This header is Ferroce's own. Between two soft NICs a packet that the path no longer takes leaves in parts: each has
+//! This header is Ferroce's own. Between two soft NICs a packet that the path does not take leaves in parts: each has
 //! the PSN and the headers of the packet, an opcode that says that it is a part ([`crate::Opcode::part`]), this header behind
-//! all others, and the bytes of the packet's payload from `offset` on, as many as a packet of the path MTU has or as are left.
+//! all others, and the bytes of the packet's payload from `offset` on. Parts begin and end at multiples of 1,024 bytes, or of
+//! the path MTU if that is less; the last one ends with its packet.
 
 use core::fmt;
 

@@ -161,7 +161,7 @@ impl Qp {
     /// it is the oldest that has no answer. After a timeout it is the oldest of all.
     pub(crate) fn probe(&mut self, now: Time) {
         if self.requester.probes.saturating_add(1) >= BLACK_HOLE_LOSSES {
-            self.doubt_stride();
+            self.doubt_path();
         }
         let requester = &mut self.requester;
         // What the window holds back is sent all the same.

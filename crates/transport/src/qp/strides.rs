@@ -20,7 +20,7 @@
 //! A path may become narrower later, and nobody may tell: what is too long vanishes (RFC 8899, 4.3). A requester that has sent a
 //! packet again and again, and has heard nothing, or whose timer expires, doubts the path. What begins from then on is in packets
 //! of the path MTU, and the path is probed anew. Messages that have begun keep their packets, for the peer knows them by their
-//! numbers; those that are too long now leave in parts, no longer than packets of the path MTU, and the peer puts them together
+//! numbers, and the path MTU is agreed on: what is too long now leaves in parts that any Ethernet takes, and the peer puts them together
 //! ([`wire::parteth`]). A responder does not know that its answers vanish: the requests for them say it ([`Sign::Narrowed`]).
 //!
 //! ```text
@@ -30,6 +30,21 @@
 //! ```
 //!
 //! A peer that is gone, or slow, is doubted as well. That costs little: the first probe that is answered ends it.
+//!
+//! Only a peer of ours takes parts. Where packets of the path MTU have never passed it may not be known to be one. Then a short probe
+//! leaves beside what is repeated. Others drop it, for its opcode is none of theirs; if it is answered, and nothing else is, the
+//! path is narrow:
+//!
+//! ```text
+//!     WRITE, PSN 7, 4,096 bytes ───────────────────X
+//!                                                                   timeout
+//!     path probe, 1,044 bytes ─────────────────────────────────►
+//!     WRITE, PSN 7, 4,096 bytes ───────────────────X
+//!     ◄──────────────────────────── path probe answer, just as long
+//!     WRITE, PSN 7, bytes 0 to 1,023 of 4,096 ─────────────────►  and so on
+//! ```
+
+use core::cmp::Ordering;
 
 use rdma::{Memory, Psn, QpState, QpType, Span, Time};
 use wire::bth::{Sign, Stride};
@@ -40,12 +55,13 @@ use crate::adapter::Adapter;
 use crate::arrival::Carried;
 use crate::config::BetweenHosts;
 use crate::limits::{
-    ACKS_OF_WINDOW, ETHERNET_STRIDE, PATH_PROBE_HEADROOM, PATH_PROBE_WAIT, PATH_PROBE_WAIT_MAX,
-    PATH_PROBES_MAX, STRIDE_MAX,
+    ACKS_OF_WINDOW, ETHERNET_STRIDE, PART_BYTES, PATH_PROBE_HEADROOM, PATH_PROBE_WAIT,
+    PATH_PROBE_WAIT_MAX, PATH_PROBES_MAX, STRIDE_MAX,
 };
 use crate::region::Epoch;
 use crate::responder::Request;
-use crate::stats::Drop;
+use crate::stats::{Again, Drop};
+use crate::timer::Timer;
 use crate::transmit::Body;
 
 /// What a queue pair knows of how long its packets may be.
@@ -64,8 +80,10 @@ pub(crate) struct Strides {
     is_known: bool,
     /// Long packets were not answered, and no path probe since: the path may have become too narrow for them.
     is_doubted: bool,
-    /// The same, by what the peer has said last of what answers its READs.
-    answers_narrowed: bool,
+    /// The same of packets of the path MTU: they leave in parts.
+    is_narrow: bool,
+    /// The longest that leaves whole of what answers the peer's READs, by what it has said last. All do if there is none.
+    whole_answers: Option<u32>,
     /// A packet of which parts have left.
     unfinished: Option<Unfinished>,
 }
@@ -85,22 +103,29 @@ struct Probe {
     strides: [u32; 2],
     /// What its answer repeats; none was sent yet if there is none.
     psn: Option<Psn>,
-    /// How many more may be sent; there is no end to it if packets as long were once answered.
+    /// How many more may be sent; there is no end to it once the path was doubted.
     left: Option<u8>,
     /// When the next one is.
     next: Time,
     wait: Span,
+    /// Before it a short one is to be sent, to learn whether the peer is one of ours.
+    is_short: bool,
 }
 
 impl Probe {
-    fn new(stride: u32, left: Option<u8>) -> Self {
-        let strides = [stride; 2];
-        Self { strides, psn: None, left, next: Time::ZERO, wait: PATH_PROBE_WAIT }
+    fn new(strides: [u32; 2], left: Option<u8>) -> Self {
+        let (next, wait) = (Time::ZERO, PATH_PROBE_WAIT);
+        Self { strides, psn: None, left, next, wait, is_short: false }
+    }
+
+    /// What packets of the longest one's length carry.
+    fn longest(&self) -> u32 {
+        self.strides[0].max(self.strides[1])
     }
 
     /// What is left of it once packets of `stride` are known to pass.
     fn beyond(self, stride: u32) -> Option<Self> {
-        let longest = self.strides[0].max(self.strides[1]);
+        let longest = self.longest();
         (longest > stride).then_some(Self { strides: [longest; 2], ..self })
     }
 }
@@ -124,6 +149,12 @@ impl Qp {
     #[inline]
     pub(crate) fn mtu(&self) -> u32 {
         self.attributes.path_mtu.bytes()
+    }
+
+    /// Bytes of payload of packets that any path is to take.
+    #[inline]
+    fn least(&self) -> u32 {
+        self.mtu().min(PART_BYTES)
     }
 
     /// Bytes of payload of the packets of long messages that begin now.
@@ -166,7 +197,8 @@ impl Qp {
     /// It is about to be connected, to another host.
     pub(super) fn settle_strides(&mut self, between: &BetweenHosts, active_mtu: u32) {
         let most = Stride::fitting(between.stride_max.min(STRIDE_MAX)).bytes().unwrap_or(0);
-        if self.offered.is_some() && self.spec.kind == QpType::Rc && most > self.mtu() {
+        let is_of_use = most >= self.mtu() && most > self.least();
+        if self.offered.is_some() && self.spec.kind == QpType::Rc && is_of_use {
             // Who is connected with less than the port carries still takes what a narrower peer has found.
             self.strides = Strides { most, ..Strides::default() };
             let shorter = Some(ETHERNET_STRIDE).filter(|it| (self.mtu()..most).contains(it));
@@ -180,12 +212,12 @@ impl Qp {
     fn first_probe(&self, active_mtu: u32) -> Option<Probe> {
         let most = self.strides.most;
         let is_chosen = self.mtu() != active_mtu && !self.attributes.negotiated_mtu;
-        (most > 0 && !is_chosen).then(|| Probe::new(most, Some(PATH_PROBES_MAX)))
+        (most > self.mtu() && !is_chosen).then(|| Probe::new([most; 2], Some(PATH_PROBES_MAX)))
     }
 
     /// It has another path from now on, of which nothing is known.
     pub(super) fn forget_strides(&mut self, active_mtu: u32) {
-        self.strides.is_moved = true;
+        (self.strides.is_moved, self.strides.is_narrow) = (true, false);
         self.shorten(self.first_probe(active_mtu));
     }
 
@@ -196,45 +228,92 @@ impl Qp {
         self.pacer.begin(self.mtu());
     }
 
-    /// No answer has come in time. If packets were long, the path may have become too narrow for them: what begins from now
-    /// on is in packets of the path MTU, until a path probe is answered, and what has begun leaves in parts.
-    pub(crate) fn doubt_stride(&mut self) {
-        if let Some(stride) = self.strides.found {
-            self.strides.is_doubted = true;
-            self.shorten(Some(Probe::new(stride, None)));
+    /// No answer has come in time. The path may have become too narrow, if what is not answered is long: what begins from now on
+    /// is in packets of the path MTU, until a path probe is answered, and what is too long leaves in parts.
+    pub(crate) fn doubt_path(&mut self) {
+        let Strides { most, found, is_known, .. } = self.strides;
+        let least = self.least();
+        let is_long = self.requester.queue.front().is_some_and(|wqe| wqe.longest() > least);
+        if most == 0 || !is_long || self.whole_requests() == least {
+            return;
+        }
+        if found.is_some() || is_known {
+            self.narrow();
+        } else if self.requester.scoreboard.is_some() || !self.requester.has_heard() {
+            let probe = self.strides.probe.unwrap_or(Probe::new([self.mtu(); 2], None));
+            self.strides.probe = Some(Probe { is_short: true, left: None, ..probe });
         }
     }
 
-    /// Whether packets of `stride` are longer than what the path is known to take: of messages that began before it was doubted.
+    /// Nothing longer than a part is known to pass any more.
+    fn narrow(&mut self) {
+        let Strides { found, probe, .. } = self.strides;
+        let mtu = self.mtu();
+        let longest = found.or(probe.map(|probe| probe.longest())).unwrap_or(mtu);
+        let is_narrow = mtu > self.least();
+        (self.strides.is_doubted, self.strides.is_narrow) = (true, is_narrow);
+        let other = if is_narrow { mtu } else { longest };
+        self.shorten(Some(Probe::new([longest, other], None)));
+    }
+
+    /// A short probe was answered. If nothing else was, the peer is one of ours, and the path is too narrow for what has left:
+    /// that leaves once more, in parts.
+    fn fall_back(&mut self, now: Time) {
+        let is_heard = self.timers.is_running(Timer::RnrRetry);
+        let requester = &mut self.requester;
+        let is_silent = !is_heard && (requester.timeouts > 0 || requester.probes > 0);
+        if self.strides.is_narrow || !is_silent {
+            return;
+        }
+        requester.become_selective();
+        requester.again = Again::Timeout;
+        requester.go_back_to(requester.unacked);
+        self.narrow();
+        self.arm_ack_timer(now);
+        self.arm_probe(now, true);
+    }
+
+    /// The longest packet of a request that leaves whole, in bytes of payload.
     #[inline]
-    pub(crate) fn is_too_long(&self, stride: u32) -> bool {
-        stride > self.stride()
+    fn whole_requests(&self) -> u32 {
+        if self.strides.is_narrow { self.least() } else { self.stride() }
+    }
+
+    /// Whether a request whose message is in packets of `stride` says that these leave in parts, and so does what answers it. They
+    /// are too long if they are of messages that began before the path was doubted.
+    #[inline]
+    pub(crate) fn says_narrowed(&self, stride: u32) -> bool {
+        self.strides.is_narrow || stride > self.stride()
+    }
+
+    /// The longest packet of its kind that leaves whole, in bytes of payload.
+    #[inline]
+    fn whole(&self, packet: &Outgoing) -> u32 {
+        match packet.content {
+            Content::Request { .. } => self.whole_requests(),
+            Content::Response { .. } => self.strides.whole_answers.unwrap_or(u32::MAX),
+            _ => u32::MAX,
+        }
     }
 
     /// Whether a packet with so many bytes of payload leaves in parts.
     #[inline]
     pub(crate) fn leaves_in_parts(&self, packet: &Outgoing, length: u32) -> bool {
-        match packet.content {
-            // Datagrams are as long as the port allows.
-            _ if length <= self.mtu() || self.strides.most == 0 => false,
-            Content::Request { .. } => {
-                self.is_too_long(length) || self.strides.unfinished.is_some()
-            }
-            Content::Response { .. } => {
-                self.strides.answers_narrowed || self.strides.unfinished.is_some()
-            }
-            _ => false,
+        // Datagrams are as long as the port allows.
+        if self.strides.most == 0 || length <= self.least() {
+            return false;
         }
+        length > self.whole(packet) || self.strides.unfinished.is_some()
     }
 
     /// What the next part of a packet carries, whose headers are written: they become those of the part.
     #[cold]
-    pub(super) fn cut(&self, whole: Body, header: &mut roce::Repr) -> Body {
+    pub(super) fn cut(&self, packet: &Outgoing, whole: Body, header: &mut roce::Repr) -> Body {
         let offset = self.strides.unfinished.map_or(0, |it| it.offset);
         header.bth.opcode = header.bth.opcode.part();
         // Packets are no longer than a stride may be.
         header.part = Some(parteth::Repr { offset: offset as u16, whole: whole.len() as u16 });
-        whole.part(offset, self.mtu())
+        whole.part(offset, self.whole(packet).clamp(self.least(), self.mtu()))
     }
 
     /// A part of `packet` leaves, with so many bytes of payload, and the next one after it.
@@ -283,12 +362,14 @@ impl Qp {
         adapter: &mut Adapter,
     ) -> Result<(), Drop> {
         let (header, is_request) = (request.header, request.facts.is_request());
-        let (psn, whole) = (header.bth.psn, u32::from(part.whole));
-        // A path MTU is 4,096 at most.
-        let each = self.mtu() as u16;
-        let due = usize::from(part.whole.saturating_sub(part.offset).min(each));
-        let fits = (self.mtu() + 1..=self.strides.most).contains(&whole);
-        if !fits || !part.offset.is_multiple_of(each) || due == 0 || request.length() != due {
+        let (psn, whole, length) = (header.bth.psn, usize::from(part.whole), request.length());
+        // No more than `PART_BYTES`.
+        let each = self.least() as u16;
+        let end = usize::from(part.offset) + length;
+        let is_long = (self.least() + 1..=self.strides.most).contains(&part.whole.into());
+        let is_full = length.is_multiple_of(each.into()) || end == whole;
+        let fits = is_full && length > 0 && end <= whole && part.offset.is_multiple_of(each);
+        if !is_long || !fits {
             return Err(Drop::BadLength);
         }
         let mut header = *header;
@@ -304,8 +385,7 @@ impl Qp {
         let kept = kept.ok_or(Drop::BadLength)?;
         if psn.is_before(base) {
             // It is a duplicate, which the last part stands for: nobody looks at what it carries.
-            let is_last = u32::from(part.offset) + due as u32 == whole;
-            return match (is_last, is_request) {
+            return match (end == whole, is_request) {
                 (false, _) => Ok(()),
                 (true, false) => {
                     self.handle_response(now, &header, request.carried, memory, adapter)
@@ -333,9 +413,13 @@ impl Qp {
     /// Notes what a request says of the path of its message and of what answers it.
     #[inline]
     pub(crate) fn follow_narrowing(&mut self, bth: &wire::bth::Repr) {
-        if bth.stride != Stride::PATH_MTU {
-            self.strides.answers_narrowed = bth.sign == Sign::Narrowed;
-        }
+        let whole = self.strides.whole_answers;
+        self.strides.whole_answers = match (bth.sign, bth.stride) {
+            (Sign::Narrowed, _) => Some(self.least()),
+            // It tells nothing of longer ones.
+            (_, Stride::PATH_MTU) => whole.map(|most| most.max(self.mtu())),
+            _ => None,
+        };
     }
 
     /// An answer to a path probe, or a path probe, if one is due.
@@ -356,21 +440,29 @@ impl Qp {
         }
         // After a timeout the queue that dropped all may have room for one packet, which is to be a repetition.
         let is_of_use = self.requester.scoreboard.is_some()
-            && self.state == QpState::Rts
             && self.requester.timeouts == 0
-            && self.requester.sends_more_than(self.mtu());
-        let probe = self.strides.probe.as_mut().filter(|probe| is_of_use && now >= probe.next)?;
+            && self.requester.sends_more_than(self.whole_requests().min(self.mtu()));
+        let (least, can_send) = (self.least(), self.state == QpState::Rts);
+        let probe = self.strides.probe.as_mut().filter(|_| can_send)?;
+        let is_short = core::mem::take(&mut probe.is_short);
+        if !is_short && (!is_of_use || now < probe.next) {
+            return None;
+        }
         if probe.left == Some(0) {
             self.strides.probe = None;
             return None;
         }
         let psn = *probe.psn.get_or_insert(self.requester.unacked);
-        probe.left = probe.left.map(|left| left - 1);
-        probe.next = now + probe.wait;
-        probe.wait = (probe.wait * 2).min(PATH_PROBE_WAIT_MAX);
         adapter.stats.path_probes_sent += 1;
-        let content = Content::PathProbe { length: probe_length(probe.strides[0]) };
-        probe.strides.reverse();
+        let mut stride = least;
+        if !is_short {
+            stride = probe.strides[0];
+            probe.strides.reverse();
+            probe.left = probe.left.map(|left| left - 1);
+            probe.next = now + probe.wait;
+            probe.wait = (probe.wait * 2).min(PATH_PROBE_WAIT_MAX);
+        }
+        let content = Content::PathProbe { length: probe_length(stride) };
         Some(Outgoing { opcode: Opcode::RC_PATH_PROBE, psn, content })
     }
 
@@ -378,9 +470,9 @@ impl Qp {
     /// another path MTU, as its stride says.
     pub(crate) fn path_probed(&mut self, header: &roce::Repr, length: usize) -> Result<(), Drop> {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
-        let [least, most] = [self.mtu(), self.strides.most].map(probe_length);
+        let [least, most] = [self.least(), self.strides.most].map(probe_length);
         let is_of_mtu = header.bth.stride == Stride::fitting(self.mtu());
-        if !is_of_mtu || length <= least || length > most {
+        if !is_of_mtu || length < least || length > most {
             return Err(Drop::BadLength);
         }
         self.strides.owed = Some((header.bth.psn, length));
@@ -395,11 +487,16 @@ impl Qp {
         adapter: &mut Adapter,
     ) -> Result<(), Drop> {
         let probe = self.strides.probe.filter(|probe| probe.psn == Some(header.bth.psn));
-        let mut strides = probe.into_iter().flat_map(|probe| probe.strides);
+        let mut strides = probe.iter().flat_map(|it| [it.strides[0], it.strides[1], self.least()]);
         let stride = strides.find(|stride| length == probe_length(*stride) as usize);
         let stride = stride.ok_or(Drop::UnexpectedResponse)?;
         adapter.stats.path_probes_answered += 1;
-        self.lengthen(stride);
+        self.requester.hear();
+        match stride.cmp(&self.mtu()) {
+            Ordering::Less => self.fall_back(adapter.now),
+            Ordering::Equal => self.widen(),
+            Ordering::Greater => self.lengthen(stride),
+        }
         Ok(())
     }
 
@@ -413,10 +510,18 @@ impl Qp {
         }
     }
 
+    /// Packets of the path MTU pass.
+    fn widen(&mut self) {
+        self.strides.is_narrow = false;
+        self.strides.probe = self.strides.probe.and_then(|probe| probe.beyond(self.mtu()));
+        self.strides.is_doubted &= self.strides.probe.is_some();
+    }
+
     /// Packets of messages that begin from now on are longer.
     fn lengthen(&mut self, stride: u32) {
         self.strides.found = Some(stride);
-        (self.strides.is_doubted, self.strides.is_known) = (false, true);
+        (self.strides.is_doubted, self.strides.is_narrow) = (false, false);
+        self.strides.is_known = true;
         self.strides.probe = self.strides.probe.and_then(|probe| probe.beyond(stride));
         self.requester.recut(self.mtu(), stride);
         self.pacer.begin(stride);

@@ -42,7 +42,7 @@ impl Kept {
 struct Unfinished {
     psn: Psn,
     payload: Vec<u8>,
-    /// A bit for each part that has not.
+    /// A bit for each part of the shortest kind that has not.
     missing: u64,
 }
 
@@ -86,7 +86,7 @@ impl ReorderBuffer {
         !self.unfinished.is_empty()
     }
 
-    /// Keeps a part of the packet `psn`, which is the missing one or behind it; each part of it but the last has `each` bytes.
+    /// Keeps a part of the packet `psn`, which is the missing one or behind it; parts of it begin at multiples of `each`.
     /// Returns what the packet carries once all its parts have come. If there are too many such packets, the furthest ahead
     /// makes room.
     pub(crate) fn keep_part<M: Memory>(
@@ -97,6 +97,10 @@ impl ReorderBuffer {
         Carried { payload, length }: Carried<M::Payload<'_>>,
     ) -> Option<Vec<u8>> {
         let base = self.base;
+        let bits = |bytes: usize| {
+            let none = 64_u32.saturating_sub(bytes.div_ceil(each.into()) as u32);
+            u64::MAX.checked_shr(none).unwrap_or(0)
+        };
         let ahead = |it: &Unfinished| it.psn.distance_from(base);
         if psn.distance_from(base) >= self.bounds.packets {
             return None;
@@ -104,7 +108,7 @@ impl ReorderBuffer {
         let is_same = |it: &Unfinished| it.psn == psn && it.payload.len() == usize::from(whole);
         let found = self.unfinished.iter().position(is_same).unwrap_or_else(|| {
             self.unfinished.retain(|it| it.psn != psn);
-            let missing = u64::MAX >> 64_u32.saturating_sub(u32::from(whole.div_ceil(each)));
+            let missing = bits(whole.into());
             self.unfinished.push(Unfinished { psn, payload: vec![0; whole.into()], missing });
             self.unfinished.len() - 1
         });
@@ -116,7 +120,7 @@ impl ReorderBuffer {
             }
             at += bytes.len();
         });
-        unfinished.missing &= !(1 << (offset / each));
+        unfinished.missing &= !(bits(length) << (offset / each));
         if unfinished.missing == 0 {
             return Some(self.unfinished.swap_remove(found).payload);
         }

@@ -326,6 +326,11 @@ impl Requester {
         self.proven = self.proven.max(1);
     }
 
+    /// Whether anything ever was.
+    pub(crate) fn has_heard(&self) -> bool {
+        self.proven > 0
+    }
+
     /// A packet was answered that is no shorter than others of such a message.
     #[inline]
     pub(crate) fn prove(&mut self, length: u32) {

@@ -123,7 +123,7 @@ impl Qp {
         let length = wqe.payload_length(packet);
         let ends_message = packet + count == wqe.packets;
         let is_read_or_atomic = wqe.is_read_or_atomic();
-        let is_too_long = self.is_too_long(wqe.stride);
+        let says_narrowed = self.says_narrowed(wqe.stride);
 
         let early = self.pace(now, opcode, length, adapter);
         let spent = if again && selective { repeated(spent) } else { spent };
@@ -192,7 +192,7 @@ impl Qp {
             self.requester.sent_whole += 1;
         }
         let twice = is_read_or_atomic
-            && !is_too_long
+            && !says_narrowed
             && selective
             && !again
             && self.offered.is_some()
