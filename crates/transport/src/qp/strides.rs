@@ -383,6 +383,9 @@ impl Qp {
             false => (self.requester.unacked, self.requester.kept_mut()),
         };
         let kept = kept.ok_or(Drop::BadLength)?;
+        if kept.is_left_over(psn, part.offset, end == whole) {
+            return Ok(());
+        }
         if psn.is_before(base) {
             // It is a duplicate, which the last part stands for: nobody looks at what it carries.
             return match (end == whole, is_request) {

@@ -68,12 +68,14 @@ pub(crate) struct ReorderBuffer {
     newest: Psn,
     /// Packets, from the missing one on, that arrive in parts.
     unfinished: Vec<Unfinished>,
+    /// One that lacked a part, which came with its repetition: the others of that are still to come.
+    early: Option<Psn>,
 }
 
 impl ReorderBuffer {
     pub(crate) fn new(bounds: Bounds, base: Psn) -> Self {
         let (slots, held) = (VecDeque::new(), OutOfOrder::default());
-        Self { bounds, base, slots, held, newest: base, unfinished: Vec::new() }
+        Self { bounds, base, slots, held, newest: base, unfinished: Vec::new(), early: None }
     }
 
     /// How much is kept.
@@ -84,6 +86,16 @@ impl ReorderBuffer {
     /// Whether a packet waits for some of its parts.
     pub(crate) fn has_unfinished(&self) -> bool {
         !self.unfinished.is_empty()
+    }
+
+    /// Whether a part is of a repetition that has brought already what was missing. It tells nothing: who takes it for a
+    /// duplicate thinks that all of that was in vain.
+    pub(crate) fn is_left_over(&mut self, psn: Psn, offset: u16, is_last: bool) -> bool {
+        let is_left_over = self.early == Some(psn) && offset > 0;
+        if self.early == Some(psn) && (is_last || offset == 0) {
+            self.early = None;
+        }
+        is_left_over
     }
 
     /// Keeps a part of the packet `psn`, which is the missing one or behind it; parts of it begin at multiples of `each`.
@@ -122,6 +134,8 @@ impl ReorderBuffer {
         });
         unfinished.missing &= !(bits(length) << (offset / each));
         if unfinished.missing == 0 {
+            let is_last = usize::from(offset) + length == usize::from(whole);
+            self.early = (!is_last).then_some(psn);
             return Some(self.unfinished.swap_remove(found).payload);
         }
         if self.unfinished.len() > PACKETS_IN_PARTS_MAX {
@@ -197,6 +211,7 @@ impl ReorderBuffer {
         self.slots = VecDeque::new();
         self.held = OutOfOrder::default();
         self.unfinished.clear();
+        self.early = None;
     }
 
     fn remove_first(&mut self) -> Option<Box<Kept>> {
@@ -281,6 +296,18 @@ mod tests {
         assert_eq!(keep(&mut buffer, 0, 4, b"56"), None);
         assert_eq!(keep(&mut buffer, 0, 0, b"1234"), Some(b"123456".to_vec()));
         assert!(!buffer.has_unfinished());
+        // What was missing came with a repetition, of which more follows. Another one is for nothing.
+        let mut is_left_over = |psn, offset| buffer.is_left_over(Psn::new(psn), offset, offset > 0);
+        assert_eq!(
+            [(1, 4), (0, 4), (0, 4)].map(|(psn, offset)| is_left_over(psn, offset)),
+            [false, true, false]
+        );
+        assert_eq!(keep(&mut buffer, 0, 4, b"56"), None);
+        assert_eq!(keep(&mut buffer, 0, 0, b"1234"), Some(b"123456".to_vec()));
+        assert_eq!(
+            [0, 4].map(|offset| buffer.is_left_over(Psn::new(0), offset, offset > 0)),
+            [false; 2]
+        );
         // Nothing is kept beyond the bounds, and the furthest ahead makes room.
         assert_eq!(keep(&mut buffer, 1_000, 0, b"1234"), None);
         assert!(!buffer.has_unfinished());
