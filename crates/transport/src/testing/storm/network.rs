@@ -11,7 +11,7 @@ use wire::{icrc, roce};
 use super::super::pair::emit;
 use super::check::Check;
 use super::marks::{CE, is_marked, may_mark};
-use super::plan::{Faults, LinkPlan};
+use super::plan::Faults;
 use super::random::Random;
 use super::tally::Seen;
 use super::world::{Happening, Packet, World, place};
@@ -161,12 +161,12 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Whether the path takes packets of the path MTU alone by now, and this one is longer.
+    /// Whether the path has become too narrow for such a packet by now.
     fn is_too_long(&self, link: usize, bytes: &[u8]) -> bool {
-        let LinkPlan { kind, mtu, other_mtu, .. } = self.links[link].plan;
-        let narrowing = self.plan.faults.narrowing.filter(|_| kind == QpType::Rc);
+        let link = &self.links[link].plan;
+        let narrowing = self.plan.faults.narrowing.filter(|_| link.kind == QpType::Rc);
         let is_narrow = narrowing.is_some_and(|from| self.now >= Time::ZERO + from);
-        is_narrow && bytes.len() > mtu.max(other_mtu).bytes() as usize + HEADERS_MAX
+        is_narrow && bytes.len() > self.plan.narrowed(link) + HEADERS_MAX
     }
 
     /// Gives a packet to the network.

@@ -9,7 +9,7 @@ use rdma::{Mtu, QpType, Rate, Span};
 
 use super::random::Random;
 use crate::congestion::{Bbr, Congestion, Dcqcn, Notification, Share, Volume};
-use crate::limits::{ACK_TIMEOUT_DOUBLINGS, PACKET_OVERHEAD_BYTES, STRIDE_MAX};
+use crate::limits::{ACK_TIMEOUT_DOUBLINGS, PACKET_OVERHEAD_BYTES, PART_BYTES, STRIDE_MAX};
 use crate::{BetweenHosts, Config, Recovery};
 
 /// The longest WRITE and READ.
@@ -82,6 +82,8 @@ pub(super) struct Faults {
     /// When paths become too narrow for packets beyond the path MTU, if ever. They stay so,
     /// and a queue pair needs a retry to find out.
     pub(super) narrowing: Option<Span>,
+    /// Whether they then take 1,024 bytes of payload alone, where both ends send parts.
+    pub(super) narrows_below_mtu: bool,
 }
 
 impl Faults {
@@ -118,6 +120,7 @@ impl Faults {
             misdeliveries: some(30),
             put_offs: if driver.chance(300) { driver.between(1, 500) } else { 0 },
             narrowing: None,
+            narrows_below_mtu: false,
         }
     }
 
@@ -192,7 +195,8 @@ impl Plan {
             config.not_ready_grace = Span::from_us(driver.pick(&[0, 0, 100, 5_000]));
         }
         let narrows = driver.chance(300);
-        faults.narrowing = narrows.then(|| Span::from_us(driver.between(50, 2_000)));
+        faults.narrowing = narrows.then(|| Span::from_us(driver.between(0, 2_000)));
+        faults.narrows_below_mtu = narrows && driver.chance(500);
         let links = random.between(1, 4);
         let mut links: Vec<LinkPlan> =
             (0..links).map(|_| link(count as usize, &faults, random)).collect();
@@ -208,6 +212,19 @@ impl Plan {
             gap: Span::from_ns(random.pick(&[0, 0, 80, 400, 1_500])),
             grain: Span::from_ns(random.pick(&[1, 1, 1_000, 5_000])),
         }
+    }
+
+    /// The longest payload that a path takes once it has become narrower, in bytes.
+    pub(super) fn narrowed(&self, link: &LinkPlan) -> usize {
+        let sends_parts = |node: usize| {
+            let between = self.configs[node].between_hosts;
+            between.is_some_and(|it| it.out_of_order().is_some() && it.stride_max > 0)
+        };
+        let is_below = self.faults.narrows_below_mtu
+            && link.mtu == link.other_mtu
+            && link.nodes.into_iter().all(sends_parts);
+        let mtu = link.mtu.max(link.other_mtu).bytes();
+        (if is_below { mtu.min(PART_BYTES) } else { mtu }) as usize
     }
 
     /// Whether a link takes so long for what may be under way that an answer can come after the

@@ -57,6 +57,7 @@ impl Faults {
             misdeliveries,
             put_offs,
             narrowing,
+            narrows_below_mtu,
         } = *self;
         let rates = [
             (loss, "packets lost"),
@@ -99,7 +100,8 @@ impl Faults {
             lines.push(format!("fault: packets late by up to {jitter}"));
         }
         if let Some(after) = narrowing {
-            lines.push(format!("fault: paths become narrower after {after}"));
+            let least = if narrows_below_mtu { ", than the path MTU too" } else { "" };
+            lines.push(format!("fault: paths become narrower after {after}{least}"));
         }
         lines
     }
