@@ -32,7 +32,7 @@ pub struct DeviceInfo {
     /// The largest RDMA MTU that fits, or what `FERROCE_MTU` says.
     pub active_mtu: Mtu,
     /// Bytes of payload of the packets between its queue pairs and those of soft NICs on other hosts, where the path takes
-    /// packets longer than the path MTU. `None` keeps to that, as where `FERROCE_MTU` says one.
+    /// packets as long. `None` keeps to the path MTU, as where `FERROCE_MTU` says one.
     pub stride: Option<u32>,
     /// What the interface and the kernel do for GSO batches.
     pub offloads: Offloads,
@@ -182,7 +182,7 @@ fn device(
     let active_mtu = active_mtu(interface, mtu)?;
     let room = Stride::of_interface(interface.mtu).bytes().map(|bytes| bytes.min(STRIDE_MAX));
     let may = mtu.is_none() && !interface.loopback;
-    let stride = room.filter(|bytes| may && *bytes > active_mtu.bytes());
+    let stride = room.filter(|bytes| may && *bytes >= active_mtu.bytes());
     Ok(DeviceInfo {
         name: format!("ferroce{index}"),
         interface: interface.name.clone(),
@@ -363,6 +363,9 @@ mod tests {
         let stride = |mtu, name| list(name, mtu, &interfaces()).unwrap()[0].stride;
         assert_eq!(stride(None, "eth0"), Some(1408));
         assert_eq!((stride(Some("1024"), "eth0"), stride(None, "lo")), (None, None));
+        let mut others = interfaces();
+        others.iter_mut().for_each(|interface| interface.mtu = 4_200);
+        assert_eq!(list("eth0", None, &others).unwrap()[0].stride, Some(4_096));
         for value in ["1500", "4k", "", "2048"] {
             let error = list("eth0", Some(value), &interfaces()).unwrap_err();
             assert!(error.to_string().contains("1024 is the largest"), "{value}: {error}");
