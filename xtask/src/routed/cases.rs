@@ -9,7 +9,7 @@ use super::place::{CLIENT, Place, SERVER};
 /// Says in a few words what was seen.
 type Case = fn(&Place) -> Result<String>;
 
-pub(super) const CASES: [(&str, Case); 11] = [
+pub(super) const CASES: [(&str, Case); 12] = [
     ("queue pairs have UDP source ports of their own, the same in both directions", ports),
     ("datagrams pass a filter that lets in port 4791 alone", datagrams),
     ("with FERROCE_SOURCE_PORTS=4791 a filter of connections lets in answers", one_port),
@@ -19,6 +19,7 @@ pub(super) const CASES: [(&str, Case); 11] = [
     ("RDMA CM takes what fits the path from the server, too", narrow_from_server),
     ("packets are as long as the path takes in both directions", strides),
     ("a path may become narrower than the packets of a connection", narrows),
+    ("a path may be too narrow for packets of the path MTU, or become so", narrows_below_mtu),
     ("hosts of two MTUs connect by RDMA CM, whichever asks", two_mtus),
     ("a path that drops long packets without a word is told from a peer that is gone", silent),
 ];
@@ -32,6 +33,16 @@ const COUNTED: &str = "table ip routed {
         ip protocol { tcp, icmp } accept
     }
 }";
+
+/// Nobody hears what the router says of packets that are too long.
+const DEAF: &str = "table ip routed {
+    chain output {
+        type filter hook output priority 0;
+        icmp type destination-unreachable drop
+    }
+}";
+/// Who chooses a path MTU keeps to it.
+const WITHOUT_PARTS: [(&str, &str); 1] = [("FERROCE_MTU", "4096")];
 
 /// The source ports that packets of an address had.
 fn ports_of(place: &Place, address: &str) -> Result<BTreeSet<u64>> {
@@ -149,7 +160,7 @@ fn narrow(place: &Place) -> Result<String> {
 fn on_narrow_path(place: &Place) -> Result<String> {
     let words = ["ib_write_bw", "-s", "65536", "-n", "20"];
     // 4 ms, so that seven retries do not take half a second.
-    let outcome = place.perftest(&[], &[&words[..], &["-u", "10"]].concat())?;
+    let outcome = place.perftest(&WITHOUT_PARTS, &[&words[..], &["-u", "10"]].concat())?;
     ensure!(!outcome.is_good(), "packets of 4,096 bytes pass a path of 1,500");
     let said = outcome.said();
     ensure!(said.contains("the path to 10.81.2.1 takes packets of 1500 bytes"), "{said}");
@@ -166,9 +177,9 @@ fn narrow_from_server(place: &Place) -> Result<String> {
     place.set_mtu([9000; 2], 9000)?;
     place.narrow_to_client(1500)?;
     let words = ["ib_read_bw", "-s", "65536", "-n", "20", "-R", "-u", "10"];
-    let result = place.perftest(&[], &words).and_then(|first| {
+    let result = place.perftest(&WITHOUT_PARTS, &words).and_then(|first| {
         ensure!(!first.is_good(), "packets of 4,096 bytes pass a path of 1,500");
-        place.perftest(&[], &words)?.must_be_good()
+        place.perftest(&WITHOUT_PARTS, &words)?.must_be_good()
     });
     place.set_mtu([1500; 2], 1500)?;
     result.map(|()| "once it was told".to_owned())
@@ -212,13 +223,7 @@ fn strides(place: &Place) -> Result<String> {
 
 /// As where a route changes to a tunnel. What the router says of it, nobody hears in the second round.
 fn narrows(place: &Place) -> Result<String> {
-    let deaf = "table ip routed {
-        chain output {
-            type filter hook output priority 0;
-            icmp type destination-unreachable drop
-        }
-    }";
-    let result = ["", deaf].into_iter().try_for_each(|rules| {
+    let result = ["", DEAF].into_iter().try_for_each(|rules| {
         place.rule(rules)?;
         ["ib_write_bw", "ib_read_bw", "ib_send_bw"].into_iter().try_for_each(|program| {
             let words = [program, "-s", "65536", "-D", "2"];
@@ -238,6 +243,33 @@ fn narrows(place: &Place) -> Result<String> {
     });
     place.route_mtu(None)?;
     result.map(|()| "from 1,500 to 1,420 bytes, with and without a word of the router".to_owned())
+}
+
+/// Of 1,500 bytes, where both hosts send 9,000, and nobody is told; at first for a while, too, or not.
+fn narrows_below_mtu(place: &Place) -> Result<String> {
+    place.set_mtu([9000; 2], 9000)?;
+    place.rule(DEAF)?;
+    let mut rates = Vec::new();
+    let result = [false, true].into_iter().try_for_each(|is_so_at_first| {
+        ["ib_write_bw", "ib_read_bw", "ib_send_bw"].into_iter().try_for_each(|program| {
+            let words = [program, "-s", "65536", "-D", "2"];
+            place.route_mtu(is_so_at_first.then_some(1500))?;
+            let narrow = ("path_probes_answered", || place.route_mtu(Some(1500)));
+            let outcome = place.perftest_and(&[], &words, narrow)?;
+            let about = || format!("{program}, from the beginning: {is_so_at_first}");
+            outcome.must_be_good().with_context(about)?;
+            let answered = outcome.at_client("path_probes_answered")?;
+            let timeouts = outcome.at_client("local_ack_timeout_err")?;
+            // Once for long packets, or once for short ones.
+            let told = format!("{}: {answered} answered, {timeouts} timeouts", about());
+            ensure!(answered == 1 && (!is_so_at_first || timeouts <= 1), "{told}");
+            rates.push(format!("{:.0}", outcome.rate()?));
+            Ok(())
+        })
+    });
+    place.route_mtu(None)?;
+    place.set_mtu([1500; 2], 1500)?;
+    result.map(|()| format!("from 9,000 to 1,500 bytes, with {} MB/s", rates.join(", ")))
 }
 
 /// Packets are as long as both ports carry, and as the path MTU where one of them is kept to that.
@@ -290,7 +322,8 @@ fn on_silent_path(place: &Place) -> Result<String> {
     };
     let failed = |words: &[&str]| -> Result<String> {
         // 4 ms, so that seven retries do not take half a second.
-        let outcome = place.perftest(&[], &[words, &["-n", "20", "-u", "10"]].concat())?;
+        let words = [words, &["-n", "20", "-u", "10"]].concat();
+        let outcome = place.perftest(&WITHOUT_PARTS, &words)?;
         ensure!(!outcome.is_good(), "long packets pass a path that drops them");
         Ok(outcome.said())
     };

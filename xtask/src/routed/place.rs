@@ -56,6 +56,17 @@ impl Outcome {
         format!("server: {}\nclient: {}", server.stderr.trim(), client.stderr.trim())
     }
 
+    /// What the client of a measurement of bandwidth has printed, in MB/s.
+    pub(super) fn rate(&self) -> Result<f64> {
+        let [_, client] = &self.ended;
+        let mut lines = client.stdout.lines().rev().map(|line| line.split_whitespace());
+        let found = lines.find_map(|mut words| {
+            words.next()?.parse::<u64>().ok()?;
+            words.nth(2)?.parse().ok()
+        });
+        found.with_context(|| client.stdout.clone())
+    }
+
     pub(super) fn at_server(&self, name: &str) -> Result<u64> {
         counter(&self.counters[0], name)
     }
