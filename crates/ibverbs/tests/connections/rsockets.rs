@@ -377,6 +377,34 @@ fn ordinary_descriptors_are_waited_for_beside_rsockets() {
 }
 
 #[test]
+fn a_socket_that_is_listed_several_times_wakes_whoever_waits_for_it() {
+    let (listener, port) = Socket::listening();
+    let (server, client) = Socket::pair(&listener, port);
+    let bytes = pattern(16_000_000);
+    thread::scope(|scope| {
+        // It ends the stream at the end, whatever that is.
+        let client = client;
+        let reads = scope.spawn(|| server.all());
+        // The longer the list, the more happens between its first entry and its last.
+        let mut fds = [libc::pollfd { fd: client.0, events: libc::POLLIN, revents: 0 }; 100];
+        fds[0].events = libc::POLLOUT;
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let (began, count) = (Instant::now(), fds.len() as libc::nfds_t);
+            // SAFETY: a live list.
+            let ready = unsafe { ferroce_rpoll(fds.as_mut_ptr(), count, 10_000) };
+            assert_eq!((ready, fds[0].revents), (1, libc::POLLOUT), "after {sent} bytes");
+            // When the time is over it looks again.
+            let took = began.elapsed();
+            assert!(took < Duration::from_secs(10), "after {sent} bytes nothing has woken it");
+            sent += client.send(&bytes[sent..], libc::MSG_DONTWAIT).unwrap_or(0);
+        }
+        drop(client);
+        assert!(reads.join().unwrap() == bytes, "what arrived is not what was sent");
+    });
+}
+
+#[test]
 fn who_waits_is_told_of_the_end_by_another_thread() {
     let (listener, port) = Socket::listening();
     let (server, client) = Socket::pair(&listener, port);

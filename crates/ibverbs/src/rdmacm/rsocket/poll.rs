@@ -55,20 +55,23 @@ impl List<'_> {
     /// Looks once, and counts those that are ready. `arms` has whatever happens afterwards wake this
     /// thread.
     fn check(&mut self, arms: bool) -> Result<usize, Errno> {
-        let mut others = Descriptors::new();
-        for (fd, socket) in self.fds.iter_mut().zip(&self.sockets) {
-            let Some(socket) = socket else {
-                // Those that are rsockets are not to be asked of the kernel.
-                others.push(libc::pollfd { revents: 0, ..*fd });
-                continue;
-            };
+        // All are looked at before any is asked: a socket that is listed twice may have something new when it is looked
+        // at again, and no descriptor tells of that afterwards.
+        for socket in self.sockets.iter().flatten() {
             let mut inner = socket.lock();
             if arms {
                 socket.arm(&mut inner);
             } else {
                 socket.look(&mut inner);
             }
-            fd.revents = ready(socket, &inner, fd.events);
+        }
+        let mut others = Descriptors::new();
+        for (fd, socket) in self.fds.iter_mut().zip(&self.sockets) {
+            match socket {
+                Some(socket) => fd.revents = ready(socket, &socket.lock(), fd.events),
+                // Those that are rsockets are not to be asked of the kernel.
+                None => others.push(libc::pollfd { revents: 0, ..*fd }),
+            }
         }
         if !others.is_empty() {
             sleep(&mut others, Some(Instant::now()))?;
