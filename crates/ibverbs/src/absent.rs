@@ -12,10 +12,10 @@ pub unsafe extern "C" fn ibv_alloc_dmah(_: *mut ibv_context, _: *const c_void) -
     pointer!(Err(Errno::UNSUPPORTED))
 }
 
-/// No handle was ever given out.
+/// No handle was ever given out. What a device without such handles answers is the same for any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dealloc_dmah(_: *mut c_void) -> c_int {
-    status!(Err(Errno::invalid("there is none to free")))
+    status!(Err(Errno::UNSUPPORTED))
 }
 
 /// Buffers of other devices cannot be reached.
