@@ -5,6 +5,7 @@
 //! | exported symbols and their versions | `golden/symbols*.txt`: every name of release 65, in each of its nodes |
 //! | sizes and offsets of structures | the installed `infiniband/verbs.h` and `rdma/rdma_cma.h`, by the C compiler |
 //! | loading, every symbol bound at once | the verbs programs that are installed |
+//! | what references are bound to that name `IBVERBS_1.0`, `IBVERBS_1.1` or no node, and how the first fail | `abi/oldest.c` |
 //! | versions of the C library that are needed | [`C_LIBRARY`], of what is built on Debian 12 |
 
 use std::collections::BTreeSet;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
 
 use crate::dist;
 use crate::workspace::{self, output, root};
@@ -73,6 +75,7 @@ pub(crate) fn run() -> Result<()> {
         check_layouts(table, header)?;
     }
     check_loading(&libraries)?;
+    check_oldest(&libraries[0])?;
     check_c_library(&libraries[0])
 }
 
@@ -258,6 +261,34 @@ fn complaint(trace: &str, libraries: &[PathBuf]) -> Option<String> {
         (None, Some(library)) => Some(format!("it is not bound to {}", library.display())),
         (None, None) => None,
     }
+}
+
+/// Runs a program that is linked against the library as one of before 2007 was, and as one of today is.
+fn check_oldest(library: &Path) -> Result<()> {
+    let folder = library.parent().context("a library lies in a folder")?;
+    let scratch = TempDir::new()?;
+    let [plugin, program] = ["plugin.so", "program"].map(|name| scratch.path().join(name));
+    let compiled_to = |target: &Path| {
+        let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+        compiler.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(target);
+        compiler.arg(root().join("xtask/src/abi/oldest.c"));
+        compiler
+    };
+    workspace::run(compiled_to(&plugin).args(["-DPLUGIN", "-shared", "-fPIC"]))?;
+    workspace::run(compiled_to(&program).arg("-L").arg(folder).args(["-libverbs", "-ldl"]))?;
+    let mut command = Command::new(&program);
+    command.arg(&plugin).env("LD_LIBRARY_PATH", folder).env("FERROCE_LOG", "warn");
+    let ran = command.output().context("cannot run a program that was linked to our library")?;
+    let [stdout, stderr] = [&ran.stdout, &ran.stderr].map(|text| String::from_utf8_lossy(text));
+    if !ran.status.success() {
+        bail!("a program of before 2007 gets something else: {}: {stdout}{stderr}", ran.status);
+    }
+    let told = stderr.lines().filter(|line| line.contains("WARN")).count();
+    if told != 1 {
+        bail!("a program of before 2007 is told {told} times that it is one:\n{stderr}");
+    }
+    println!("libibverbs 1.0: {} names, each refuses", stdout.trim());
+    Ok(())
 }
 
 #[cfg(test)]

@@ -102,6 +102,7 @@ impl Libraries {
             .arg(&self.archive)
             .arg("-Wl,--no-whole-archive")
             .arg(root().join("crates/ibverbs/providers/private.S"))
+            .arg(root().join("crates/ibverbs/oldest.S"))
             .args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-lc"]);
         self.write(SONAME, &mut command)
     }

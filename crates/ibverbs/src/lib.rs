@@ -33,7 +33,7 @@
 //!
 //! **Absent:** providers. The exports of the `IBVERBS_PRIVATE_*` nodes are there so that the stock
 //! mlx5 and EFA libraries load, and refuse everything ([`private`]); so are those for what no soft
-//! NIC has ([`absent`]).
+//! NIC has ([`absent`]), and those of programs that were built before 2007 ([`oldest`]).
 
 #![allow(unsafe_code, reason = "this is a C ABI")]
 #![allow(
@@ -58,6 +58,7 @@ mod heap;
 pub mod kernel;
 mod log;
 pub mod memory;
+pub mod oldest;
 pub mod open;
 pub mod pd;
 pub mod port;
