@@ -218,9 +218,9 @@ pub(crate) const BBR_SHALLOW_PERCENT: u64 = 75;
 /// and up to twice as long: some times what a window takes to fall and rise again on most paths.
 pub(crate) const BBR_DEEPEST_KNOWN: Span = Span::from_ms(5_000);
 /// BBR: a queue of this part of its depth, in hundredths, is as full as it is when a TCP's burst no longer has room,
-pub(crate) const BBR_OTHERS_FULL_PERCENT: u64 = 85;
+pub(crate) const BBR_OTHERS_FULL_PERCENT: u64 = 80;
 /// and others have made room in it if round trips are by this part shorter then: as where a TCP had two fifths of all that was under
-/// way (RFC 9438, 4.6). Of 2 Gb/s over 1 ms, with half a megabyte of queue, a flow of the model had 0.9 of the TCP's part beside it;
+/// way (RFC 9438, 4.6). Of 2 Gb/s over 1 ms, with half a megabyte of queue, a flow of the model had 0.8 of the TCP's part beside it;
 /// with 8 it had a half, and three times as much where it did not fall with others.
 pub(crate) const BBR_OTHERS_FELL_PERCENT: u64 = 12;
 /// BBR: for so many rounds after all have drained a queue they fill it again, and more than it was.

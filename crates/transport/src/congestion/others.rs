@@ -90,7 +90,7 @@ mod tests {
         let others = &mut Others::default();
         assert_eq!(rounds(others, &[40, 50, 58, 56, 53, 51, 50, 45, 40]), [5], "once");
         assert_eq!(rounds(others, &[45, 50, 54, 47]), [3], "and once more when it was full again");
-        assert_eq!(rounds(others, &[40, 53, 40]), [], "it was not full");
+        assert_eq!(rounds(others, &[40, 51, 40]), [], "it was not full");
     }
 
     #[test]
