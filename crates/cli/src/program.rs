@@ -163,8 +163,11 @@ pub(crate) fn sanitizer(path: &Path) -> Option<OsString> {
 
 /// The same, in a program's bytes: a name of its own in the table of names.
 fn sanitizer_of(bytes: &[u8]) -> Option<&[u8]> {
-    const NAME: &[u8] = b"\0libasan.so.";
-    let at = bytes.windows(NAME.len()).position(|window| window == NAME)? + 1;
+    /// As gcc calls it, `libasan.so.8`, and clang: `libclang_rt.asan.so`, or with the processor, as in
+    /// `libclang_rt.asan-x86_64.so`.
+    const NAMES: [&[u8]; 3] = [b"\0libasan.so.", b"\0libclang_rt.asan.so", b"\0libclang_rt.asan-"];
+    let begins_name = |at: &usize| NAMES.iter().any(|name| bytes[*at..].starts_with(name));
+    let at = (0..bytes.len()).filter(|at| bytes[*at] == 0).find(begins_name)? + 1;
     let length = bytes[at..].iter().take(64).position(|byte| *byte == 0)?;
     Some(&bytes[at..at + length])
 }
@@ -214,6 +217,10 @@ mod tests {
     #[test]
     fn a_program_names_the_runtime_of_its_sanitizer() {
         assert_eq!(sanitizer_of(b"..\0libc.so.6\0libasan.so.8\0.."), Some(&b"libasan.so.8"[..]));
+        for clang in ["libclang_rt.asan-x86_64.so", "libclang_rt.asan.so"] {
+            let names = format!("..\0{clang}\0libc.so.6\0..");
+            assert_eq!(sanitizer_of(names.as_bytes()), Some(clang.as_bytes()));
+        }
         assert_eq!(sanitizer_of(b"..\0libc.so.6\0.."), None);
         assert_eq!(sanitizer_of(b"..\0libasan.so.8"), None, "it is cut");
     }
