@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
@@ -149,7 +149,25 @@ fn interpreter_of(head: &[u8]) -> Option<String> {
 /// The loader that a 64-bit little-endian ELF executable names; `Some(None)` if it is statically linked.
 /// Anything else is left to the kernel to judge.
 fn loader(path: &Path) -> Option<Option<String>> {
-    loader_of(&head(path)?)
+    let head = head(path)?;
+    loader_of(&head).or_else(|| loads_itself(&File::open(path).ok()?, &head)?.then_some(None))
+}
+
+/// Whether a file that names no loader is an executable, statically linked for whatever address the kernel chooses.
+/// Libraries and loaders name none either, and do not say that they are executables.
+fn loads_itself(file: &File, head: &[u8]) -> Option<bool> {
+    const DT_FLAGS_1: u64 = 0x6fff_fffb;
+    const DF_1_PIE: u64 = 0x0800_0000;
+    const LARGEST: usize = 64 << 10;
+    let segments = Segment::all(head)?;
+    let of_kind = |kind| segments.iter().find(|segment| segment.kind == kind);
+    let dynamic = of_kind(Segment::DYNAMIC).filter(|_| of_kind(Segment::INTERPRETER).is_none())?;
+    let mut table = vec![0; dynamic.bytes.min(LARGEST)];
+    file.read_exact_at(&mut table, dynamic.offset as u64).ok()?;
+    let words: Vec<u64> =
+        table.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let is_executable = |[tag, value]: &[u64; 2]| *tag == DT_FLAGS_1 && value & DF_1_PIE != 0;
+    Some(words.as_chunks().0.iter().any(is_executable))
 }
 
 /// The runtime of AddressSanitizer, if the program is linked to it: the loader has to load it before all others.
@@ -174,29 +192,49 @@ fn sanitizer_of(bytes: &[u8]) -> Option<&[u8]> {
 
 /// As [`loader`], of the first bytes of the file.
 fn loader_of(head: &[u8]) -> Option<Option<String>> {
-    const PT_DYNAMIC: u32 = 2;
-    const PT_INTERP: u32 = 3;
-    if !head.starts_with(b"\x7fELF\x02\x01") {
-        return None;
-    }
-    let half = |at: usize| Some(u16::from_le_bytes(*head.get(at..)?.first_chunk()?));
-    let word = |at: usize| Some(u32::from_le_bytes(*head.get(at..)?.first_chunk()?));
-    let (table, entry_bytes, entries) = (word(0x20)?, half(0x36)?, half(0x38)?);
-    let headers = (0..usize::from(entries))
-        .filter_map(|entry| (table as usize).checked_add(entry * usize::from(entry_bytes)))
-        .filter_map(|at| Some((word(at)?, at)))
-        .collect::<Vec<_>>();
-    let of_kind = |kind| headers.iter().find(|(found, _)| *found == kind);
-    let Some((_, at)) = of_kind(PT_INTERP) else {
-        return of_kind(PT_DYNAMIC).is_none().then_some(None);
+    let segments = Segment::all(head)?;
+    let of_kind = |kind| segments.iter().find(|segment| segment.kind == kind);
+    let Some(Segment { offset, bytes, .. }) = of_kind(Segment::INTERPRETER) else {
+        return of_kind(Segment::DYNAMIC).is_none().then_some(None);
     };
-    let (offset, bytes) = (word(at + 8)? as usize, word(at + 32)? as usize);
-    let name = head.get(offset..offset.checked_add(bytes)?)?;
+    let name = head.get(*offset..offset.checked_add(*bytes)?)?;
     Some(Some(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned()))
+}
+
+/// A part of a 64-bit little-endian ELF file.
+struct Segment {
+    kind: u32,
+    offset: usize,
+    bytes: usize,
+}
+
+impl Segment {
+    const DYNAMIC: u32 = 2;
+    const INTERPRETER: u32 = 3;
+
+    /// All of them that the first bytes of the file name.
+    fn all(head: &[u8]) -> Option<Vec<Self>> {
+        if !head.starts_with(b"\x7fELF\x02\x01") {
+            return None;
+        }
+        let half = |at: usize| Some(u16::from_le_bytes(*head.get(at..)?.first_chunk()?));
+        let word = |at: usize| Some(u32::from_le_bytes(*head.get(at..)?.first_chunk()?));
+        let (table, entry_bytes, entries) = (word(0x20)?, half(0x36)?, half(0x38)?);
+        let segment = |at: usize| {
+            let (offset, bytes) = (word(at + 8)? as usize, word(at + 32)? as usize);
+            Some(Self { kind: word(at)?, offset, bytes })
+        };
+        let all = (0..usize::from(entries))
+            .filter_map(|entry| (table as usize).checked_add(entry * usize::from(entry_bytes)))
+            .filter_map(segment);
+        Some(all.collect())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     /// The head of an executable with one program header, of `kind`, which names `loader`.
@@ -242,11 +280,28 @@ mod tests {
         let musl = "/lib/ld-musl-x86_64.so.1";
         assert_eq!(loader_of(&executable(3, musl)), Some(Some(musl.to_owned())));
         assert_eq!(loader_of(&executable(1, "")), Some(None), "nobody: it is static");
-        assert_eq!(loader_of(&executable(2, "")), None, "a loader itself");
+        assert_eq!(loader_of(&executable(2, "")), None, "what its table says counts");
         assert_eq!(loader_of(b"#!/bin/sh\n"), None);
         let whole = executable(3, musl);
         for end in 0..whole.len() {
             assert_ne!(loader_of(&whole[..end]), Some(Some(musl.to_owned())), "{end} bytes");
         }
+    }
+
+    #[test]
+    fn what_no_loader_loads_is_static_where_it_says_that_it_is_an_executable() {
+        let of = |entries: &[[u64; 2]]| {
+            let mut bytes = executable(2, "");
+            bytes[0x60] = 16 * entries.len() as u8;
+            bytes.truncate(0x40 + 56);
+            bytes.extend(entries.iter().flatten().flat_map(|word| word.to_le_bytes()));
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(&bytes).unwrap();
+            loader(file.path())
+        };
+        assert_eq!(of(&[[5, 0x400], [0x6fff_fffb, 0x0800_0001], [0, 0]]), Some(None));
+        assert_eq!(of(&[[5, 0x400], [0x6fff_fffb, 1], [0, 0]]), None, "a library");
+        assert_eq!(of(&[[0x0800_0000, 0x0800_0000], [0, 0]]), None, "a loader");
+        assert_eq!(loader(Path::new("/lib64/ld-linux-x86-64.so.2")), None);
     }
 }
