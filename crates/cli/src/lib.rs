@@ -56,7 +56,9 @@ pub fn main() -> ExitCode {
 /// The same, where scenarios that `sim` runs may name `extensions`.
 pub fn main_with(extensions: &Extensions) -> ExitCode {
     let command = Cli::parse().command;
-    run::doubt_variables();
+    for doubt in softnic::variables::doubts() {
+        tell(&format!("warning: {doubt}"));
+    }
     let result = match command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Counters(arguments) => counters::show(&arguments),

@@ -17,7 +17,6 @@ use std::process::Command;
 
 use rdma::Mtu;
 use softnic::{DeviceInfo, Options, lab, sysfs};
-use telemetry::nearest;
 
 use crate::args::Run;
 use crate::devices;
@@ -26,26 +25,6 @@ use crate::library::{self, LIBRARIES};
 use crate::output::{cannot_write, tell};
 use crate::program;
 use stats::Target;
-
-/// Every variable that Ferroce reads.
-const VARIABLES: [&str; 16] = [
-    "FERROCE_CC",
-    "FERROCE_DEV",
-    "FERROCE_FAULTS",
-    "FERROCE_LAB",
-    "FERROCE_LAB_HOST",
-    "FERROCE_LIBDIR",
-    "FERROCE_LINK",
-    "FERROCE_LOG",
-    "FERROCE_MTU",
-    "FERROCE_PCAP",
-    "FERROCE_RCVBUF_BYTES",
-    "FERROCE_RECOVERY",
-    "FERROCE_SOURCE_PORTS",
-    "FERROCE_STATS",
-    "FERROCE_SYSFS",
-    "FERROCE_WIRE",
-];
 
 pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
     let library = library::directory()?;
@@ -91,27 +70,6 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
         return stats::run(command, &arguments.program, &target);
     }
     Err(program::cannot_run(&path, &command.exec()))
-}
-
-/// Tells of each variable that is called as ours are, and that nobody reads.
-pub(crate) fn doubt_variables() {
-    for (name, _) in env::vars_os() {
-        if let Some(doubt) = doubt(&name.to_string_lossy()) {
-            tell(&format!("warning: {doubt}"));
-        }
-    }
-}
-
-/// What is wrong with a variable that is called as ours are, and that nobody reads.
-fn doubt(name: &str) -> Option<String> {
-    if !name.starts_with("FERROCE_") || VARIABLES.contains(&name) {
-        return None;
-    }
-    let meant = match nearest(name, &VARIABLES) {
-        Some(meant) => format!("you may have meant {meant}"),
-        None => format!("there are {}", VARIABLES.join(", ")),
-    };
-    Some(format!("nothing reads {name}: {meant}"))
 }
 
 /// `first`, then what the variable already holds.
@@ -286,28 +244,4 @@ fn shared_stdout() -> Result<OsString, Failure> {
         .map_err(|error| Failure::new(format!("cannot record to stdout: {error}")))?;
     // It is for the program, so it is not closed here.
     Ok(format!("/dev/fd/{}", shared.into_raw_fd()).into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_variable_that_nobody_reads_is_told_with_the_one_that_was_meant() {
-        assert_eq!(doubt("FERROCE_LINK"), None);
-        assert_eq!(doubt("XDG_RUNTIME_DIR"), None);
-        let meant = doubt("FERROCE_LNK").unwrap();
-        assert_eq!(meant, "nothing reads FERROCE_LNK: you may have meant FERROCE_LINK");
-        assert!(doubt("FERROCE_COLOUR_OF_TABLES").unwrap().contains("FERROCE_CC, FERROCE_DEV"));
-    }
-
-    #[test]
-    fn every_variable_of_the_readme_is_read() {
-        let readme = include_str!("../../../README.md");
-        let letter = |letter: char| letter.is_ascii_uppercase() || letter == '_';
-        let words = readme.split(|c| !letter(c));
-        let named: Vec<&str> = words.filter(|word| word.starts_with("FERROCE_")).collect();
-        assert!(named.len() > 5);
-        assert!(named.iter().all(|name| VARIABLES.contains(name)), "{named:?}");
-    }
 }

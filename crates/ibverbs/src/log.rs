@@ -6,6 +6,7 @@ use core::fmt;
 use std::io::{self, IsTerminal};
 use std::sync::Once;
 
+use softnic::{sysfs, variables};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{FromEnvError, dynamic_filter_fn};
@@ -54,6 +55,10 @@ pub(crate) fn start() {
                 set(warnings.event_format(Complaint).finish());
             }
             None => {}
+        }
+        // Below `ferroce run`, which names the folder, it has been said.
+        if std::env::var_os(sysfs::VARIABLE).is_none() {
+            variables::doubts().for_each(|doubt| tracing::warn!("{doubt}"));
         }
     });
 }
@@ -141,6 +146,20 @@ mod tests {
             "{lines}"
         );
         assert!(lines.contains("went on") && !lines.contains("the beginning"), "{lines}");
+    }
+
+    #[test]
+    fn a_misspelt_variable_is_told_unless_ferroce_run_has() {
+        let said = |sysfs: Option<&str>| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", "log::tests::ends", "--nocapture"]).env(VARIABLE, "warn");
+            command.env("FERROCE_LNK", "udp").env_remove(sysfs::VARIABLE);
+            command.envs(sysfs.map(|folder| (sysfs::VARIABLE, folder)));
+            String::from_utf8_lossy(&command.output().unwrap().stderr).into_owned()
+        };
+        let doubt = "nothing reads FERROCE_LNK: you may have meant FERROCE_LINK";
+        assert_eq!(said(None).matches(doubt).count(), 1, "{}", said(None));
+        assert!(!said(Some("/")).contains(doubt));
     }
 
     #[test]

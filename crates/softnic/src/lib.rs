@@ -161,6 +161,7 @@ pub mod sysfs;
 #[cfg(test)]
 mod testing;
 mod udp;
+pub mod variables;
 
 pub use capture::CaptureSpec;
 pub use counts::Counts;
