@@ -156,14 +156,15 @@ fn check_mtu(arguments: &Run, devices: &[DeviceInfo]) -> Result<(), Failure> {
     }
 }
 
-/// Whether a device will open with the settings of the flags, and else of the environment.
+/// Whether a device will open with the settings of the flags, and else of the environment, and the library log as they say.
 fn check_options(flags: &[(&str, OsString)]) -> Result<(), Failure> {
     let value = |name: &str| match flags.iter().find(|(flag, _)| *flag == name) {
         Some((_, value)) => value.to_str().map(str::to_owned),
         None => env::var(name).ok(),
     };
-    Options::from_variables(value).map(drop).map_err(|error| {
-        let text = error.to_string();
+    let options = Options::from_variables(value).map_err(|error| error.to_string());
+    let log = softnic::variables::check_log(&value("FERROCE_LOG").unwrap_or_default());
+    options.and(log.map_err(|error| error.to_string())).map_err(|text| {
         let typed = flags.iter().find_map(|(name, _)| as_typed(&text, name));
         Failure::from_message(&typed.unwrap_or(text))
     })

@@ -480,11 +480,23 @@ fn every_variable_is_checked_before_the_program_starts() {
         ("FERROCE_RCVBUF_BYTES", "leave it out for the largest that the kernel grants"),
         ("FERROCE_FAULTS", "use loss, reorder[..]"),
         ("FERROCE_CC", "use none, dcqcn[..]"),
+        ("FERROCE_LOG", "use a level, error, warn, info, debug or trace[..]"),
     ] {
         let command = library.ferroce().env(variable, "nonsense").args(["run", "echo", "ran"]);
         let expected = format!("error: {variable}: `nonsense` [..]\nhint: {hint}\n");
         command.assert().code(125).stdout_eq("").stderr_eq(expected);
     }
+}
+
+#[test]
+fn a_misspelt_level_is_told_with_the_one_that_was_meant() {
+    let library = Library::new();
+    let command = library.ferroce().args(["run", "--log", "wran", "echo", "ran"]);
+    command.assert().code(125).stdout_eq("").stderr_eq(str![[r#"
+error: --log: `wran` is neither a level nor a part of the library
+hint: you may have meant `warn`
+
+"#]]);
 }
 
 #[test]

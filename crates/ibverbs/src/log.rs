@@ -9,7 +9,7 @@ use std::sync::Once;
 use softnic::{sysfs, variables};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::{FromEnvError, dynamic_filter_fn};
+use tracing_subscriber::filter::dynamic_filter_fn;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
@@ -46,9 +46,9 @@ pub(crate) fn start() {
         let lines = || tracing_subscriber::fmt().with_writer(io::stderr).log_internal_errors(false);
         match std::env::var_os(VARIABLE) {
             Some(value) if value.is_empty() => {}
-            Some(_) => match EnvFilter::try_from_env(VARIABLE) {
+            Some(value) => match filter(&value.to_string_lossy()) {
                 Ok(filter) => set(lines().with_env_filter(filter).finish()),
-                Err(error) => complain(&Unusable(error)),
+                Err(error) => complain(&format_args!("{error}; nothing is logged now")),
             },
             None if io::stderr().is_terminal() => {
                 let warnings = lines().with_env_filter(EnvFilter::new("warn"));
@@ -88,19 +88,14 @@ where
     }
 }
 
-/// The variable's value is no filter.
-struct Unusable(FromEnvError);
-
-impl fmt::Display for Unusable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = std::env::var(VARIABLE).unwrap_or_default();
-        write!(
-            f,
-            "{VARIABLE}: `{value}` is not a filter: {}\nhint: use a level, error, warn, info, debug or trace, or that of a part, as in \
-             softnic=debug; nothing is logged now",
-            self.0
+/// The variable's value as a filter, or what is wrong with it.
+fn filter(value: &str) -> Result<EnvFilter, String> {
+    variables::check_log(value).map_err(|error| error.to_string())?;
+    EnvFilter::try_new(value).map_err(|error| {
+        format!(
+            "{VARIABLE}: `{value}` is not a filter: {error}\nhint: use a level, as in softnic=debug"
         )
-    }
+    })
 }
 
 /// Tells the user why there is no device, or no longer one: the program itself will only say that there is none. Without the
