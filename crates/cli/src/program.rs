@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use rustix::process::{getgid, getuid};
 
 use crate::failure::{Failure, Status};
@@ -88,6 +89,8 @@ pub(crate) fn check_preload(path: &Path) -> Result<(), Failure> {
     }
     let shown = path.display();
     match loader(path) {
+        // What the kernel says of it comes first.
+        _ if is_foreign(path) => {}
         // Not an error: it may start other programs, which inherit the environment.
         Some(None) => tell(&format!(
             "warning: {shown} is statically linked: only programs that it starts see Ferroce"
@@ -115,20 +118,69 @@ fn gains_privileges(metadata: &Metadata) -> bool {
     user_changes || group_changes
 }
 
-/// Why the kernel has not run the file. Of one whose interpreter is missing it says what it would say if the file were.
+/// Why the kernel has not run the file. Of one whose interpreter is missing it says what it would say if the file were,
+/// and of one whose interpreter nobody may run what it would say if that were true of the file.
 pub(crate) fn cannot_run(path: &Path, error: &io::Error) -> Failure {
     let shown = path.display();
-    let is_missing =
-        |name: &String| error.kind() == ErrorKind::NotFound && !Path::new(name).exists();
-    let failure = match head(path).as_deref().and_then(interpreter_of).filter(is_missing) {
-        Some(name) => {
+    let head = head(path).unwrap_or_default();
+    let interpreter = interpreter_of(&head).map(PathBuf::from);
+    let foreign = machine_of(&head).filter(|machine| machine != env::consts::ARCH);
+    let failure = match (error.kind(), &interpreter, foreign) {
+        (ErrorKind::NotFound, Some(name), _) if !name.exists() => {
+            let name = name.display().to_string();
             let name = name.escape_debug();
             Failure::new(format!("cannot run {shown}: its interpreter `{name}` does not exist"))
                 .hint("install it; of a script the first line names it, as in `#!/bin/sh`")
         }
-        None => Failure::new(format!("cannot run {shown}: {error}")),
+        (ErrorKind::PermissionDenied, Some(name), _) if !is_runnable(name) => {
+            let name = name.display();
+            let failure = Failure::new(format!(
+                "cannot run {shown}: its interpreter `{name}` is not a program that you may run"
+            ));
+            failure.hint(format!("`ls -l {name}` shows its permissions"))
+        }
+        (_, _, Some(machine)) if error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error()) => {
+            let ours = env::consts::ARCH;
+            let message =
+                format!("cannot run {shown}: it is for {machine}, and this machine is {ours}");
+            Failure::new(message).hint(format!("take one that was built for {ours}"))
+        }
+        _ => Failure::new(format!("cannot run {shown}: {error}")),
     };
     failure.status(Status::CannotRun)
+}
+
+/// Whether the file is an executable for another processor, which the kernel may run nevertheless (`binfmt_misc`).
+pub(crate) fn is_foreign(path: &Path) -> bool {
+    let machine = head(path).as_deref().and_then(machine_of);
+    machine.is_some_and(|machine| machine != env::consts::ARCH)
+}
+
+/// The processor that an ELF file is for, by the name that [`env::consts::ARCH`] has for it.
+fn machine_of(head: &[u8]) -> Option<String> {
+    const NAMES: [(u16, &str); 13] = [
+        (2, "sparc"),
+        (3, "x86"),
+        (8, "mips"),
+        (20, "powerpc"),
+        (21, "powerpc64"),
+        (22, "s390x"),
+        (40, "arm"),
+        (42, "sh"),
+        (43, "sparc64"),
+        (62, "x86_64"),
+        (183, "aarch64"),
+        (243, "riscv64"),
+        (258, "loongarch64"),
+    ];
+    let number: [u8; 2] = *head.get(0x12..)?.first_chunk()?;
+    let number = match head.strip_prefix(b"\x7fELF")?.get(1)? {
+        1 => u16::from_le_bytes(number),
+        2 => u16::from_be_bytes(number),
+        _ => return None,
+    };
+    let known = NAMES.iter().find(|(known, _)| *known == number);
+    Some(known.map_or_else(|| format!("processor {number} of ELF"), |(_, name)| (*name).to_owned()))
 }
 
 /// The first bytes of a file.
@@ -273,6 +325,21 @@ mod tests {
         assert_eq!([of("#!\n/bin/sh"), of("#!"), of("/bin/sh")], [None, None, None]);
         assert_eq!(interpreter_of(&executable(3, "/lib/ld")), Some("/lib/ld".to_owned()));
         assert_eq!(interpreter_of(&executable(1, "")), None);
+    }
+
+    #[test]
+    fn an_executable_says_whom_it_is_for() {
+        let of = |order: u8, machine: [u8; 2]| {
+            let mut head = executable(1, "");
+            (head[5], head[0x12], head[0x13]) = (order, machine[0], machine[1]);
+            machine_of(&head)
+        };
+        assert_eq!(of(1, [183, 0]).as_deref(), Some("aarch64"));
+        assert_eq!(of(2, [0, 22]).as_deref(), Some("s390x"));
+        assert_eq!(of(1, [2, 1]).as_deref(), Some("loongarch64"));
+        assert_eq!(of(1, [50, 0]).as_deref(), Some("processor 50 of ELF"));
+        assert_eq!([of(3, [62, 0]), machine_of(b"#!/bin/sh\necho what is this")], [None, None]);
+        assert!(!is_foreign(&env::current_exe().unwrap()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Nothing stays between the caller and the program: `exec` keeps the process, so the exit status,
 //! the signals and the terminal are the program's own. `--stats` is the exception: somebody has to be there when
-//! the program has ended ([`stats`]).
+//! the program has ended ([`stats`]). So is a program for another processor.
 
 mod stats;
 
@@ -68,6 +68,9 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
     }
     if let Some(target) = stats {
         return stats::run(command, &arguments.program, &target);
+    }
+    if program::is_foreign(&path) {
+        return stats::accompany(command);
     }
     Err(program::cannot_run(&path, &command.exec()))
 }

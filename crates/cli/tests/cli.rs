@@ -367,6 +367,43 @@ hint: install it; of a script the first line names it, as in `#!/bin/sh`
 }
 
 #[test]
+fn a_script_whose_interpreter_nobody_may_run_names_that() {
+    let library = Library::new();
+    let folder = TempDir::new().unwrap();
+    let script = executable(&folder.path().join("script"), 0o755);
+    let interpreter = executable(&folder.path().join("interpreter"), 0o644);
+    fs::write(&script, format!("#!{}\n", interpreter.display())).unwrap();
+    let (shown, interpreter) = (script.display(), interpreter.display());
+    let command = library.ferroce().args(["run", "--"]).arg(&script);
+    command.assert().code(126).stdout_eq("").stderr_eq(format!(
+        "error: cannot run {shown}: its interpreter `{interpreter}` is not a program that you may run
+hint: `ls -l {interpreter}` shows its permissions
+"
+    ));
+}
+
+/// A shell would take it for a script.
+#[test]
+fn a_program_for_another_processor_is_told_with_both() {
+    const ITANIUM: u8 = 50;
+    let library = Library::new();
+    let folder = TempDir::new().unwrap();
+    let program = executable(&folder.path().join("program"), 0o755);
+    let mut bytes = fs::read("/bin/true").unwrap();
+    (bytes[0x12], bytes[0x13]) = (ITANIUM, 0);
+    fs::write(&program, bytes).unwrap();
+    for flags in [&["run"][..], &["run", "--stats", "-"]] {
+        let command = library.ferroce().args(flags).arg("--").arg(&program);
+        let (shown, ours) = (program.display(), env::consts::ARCH);
+        command.assert().code(126).stdout_eq("").stderr_eq(format!(
+            "error: cannot run {shown}: it is for processor 50 of ELF, and this machine is {ours}
+hint: take one that was built for {ours}
+"
+        ));
+    }
+}
+
+#[test]
 fn a_file_that_is_no_program_is_refused() {
     let library = Library::new();
     let command = library.ferroce().args(["run", "/etc/passwd"]);

@@ -94,6 +94,14 @@ pub(crate) fn run(
     end_as(status)
 }
 
+/// Runs the program as its parent where `exec` would not say what is wrong with it: it hands what the kernel does not run
+/// to a shell.
+pub(crate) fn accompany(mut command: Command) -> Result<(), Failure> {
+    let ended = command.spawn().and_then(wait);
+    let path = Path::new(command.get_program());
+    end_as(ended.map_err(|error| program::cannot_run(path, &error))?)
+}
+
 /// Waits for the program, and passes on what we are sent for it.
 fn wait(mut child: Child) -> io::Result<ExitStatus> {
     let mut signals = Signals::new(OF_THE_TERMINAL.into_iter().chain(PASSED_ON))?;
