@@ -273,14 +273,23 @@ struct load {
 };
 
 static const struct {
-    // The file name that a program has, and what it is called in a program that was linked to it.
+    // What linkers look for, and what it is called in a program that was linked to it.
     const char *file, *soname;
 } LIBRARIES[] = {
-    {"libibverbs.so.1", "libibverbs.so.1"},
     {"libibverbs.so", "libibverbs.so.1"},
-    {"librdmacm.so.1", "librdmacm.so.1"},
     {"librdmacm.so", "librdmacm.so.1"},
 };
+
+// Whether a file is called so, or has the rest of its version behind it: libibverbs.so.1.14.44.0 is what the other
+// names are links to, and what realpath() answers.
+static bool is_called(const char *file, const char *soname) {
+    size_t length = strlen(soname);
+    if (strncmp(file, soname, length) != 0) {
+        return false;
+    }
+    const char *rest = file + length;
+    return *rest == '\0' || (*rest == '.' && rest[strspn(rest, ".0123456789")] == '\0');
+}
 
 // A path, in whatever folder, becomes a name. By that the C library finds ours, which `ferroce run` has preloaded; in
 // a new namespace it looks for it, first in the folder of LD_LIBRARY_PATH. A name stays as it is.
@@ -290,8 +299,9 @@ static const char *library(const char *path) {
         return path;
     }
     for (size_t i = 0; i < sizeof LIBRARIES / sizeof *LIBRARIES; i++) {
-        if (strcmp(slash + 1, LIBRARIES[i].file) == 0) {
-            return LIBRARIES[i].soname;
+        const char *soname = LIBRARIES[i].soname;
+        if (strcmp(slash + 1, LIBRARIES[i].file) == 0 || is_called(slash + 1, soname)) {
+            return soname;
         }
     }
     return path;

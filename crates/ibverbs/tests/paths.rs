@@ -211,7 +211,10 @@ impl Libraries {
             ("libibverbs.so", "libibverbs.so.9"),
             ("librdmacm.so", "librdmacm.so.9"),
             ("libibverbs.so.2", "libibverbs.so.2"),
-            ("libibverbs.so.1.5", "libibverbs.so.1.5"),
+            ("libibverbs.so.1.14.44.0", "libibverbs.so.9"),
+            ("librdmacm.so.1.3.44.0", "librdmacm.so.9"),
+            ("libibverbs.so.1.old", "libibverbs.so.1.old"),
+            ("libibverbs.so.15", "libibverbs.so.15"),
             ("xlibibverbs.so.1", "xlibibverbs.so.1"),
             ("libibumad.so.3", "libibumad.so.3"),
             ("plugins/plugin.so", "plugin.so"),
@@ -268,6 +271,8 @@ fn a_library_of_ours_is_loaded_from_wherever_a_program_names_it() {
         ("dlopen", "theirs/libibverbs.so"),
         ("dlopen", "theirs/librdmacm.so.1"),
         ("dlopen", "theirs/librdmacm.so"),
+        ("dlopen", "theirs/libibverbs.so.1.14.44.0"),
+        ("dlopen", "theirs/librdmacm.so.1.3.44.0"),
         ("dlopen", "nowhere/libibverbs.so.1"),
         ("noload", "theirs/libibverbs.so.1"),
         ("dlmopen", "theirs/libibverbs.so.1"),
@@ -276,7 +281,7 @@ fn a_library_of_ours_is_loaded_from_wherever_a_program_names_it() {
         ("theirs/host.so", "theirs/libibverbs.so.1"),
     ];
     let loaded = scene.loads(&PRELOADED, &ways);
-    assert_eq!(loaded, [["the program"].as_slice(), &["ours"; 10]].concat());
+    assert_eq!(loaded, [["the program"].as_slice(), &["ours"; 12]].concat());
     // What it was without that.
     let loaded = scene.loads(&PRELOADED[..2], &ways[..2]);
     assert_eq!(loaded, ["the program", "theirs", "theirs"]);
@@ -289,7 +294,8 @@ fn other_libraries_are_loaded_as_without_us() {
         ("noload", "theirs/libibverbs.so.2"),
         ("dlopen", "theirs/libibverbs.so.2"),
         ("noload", "theirs/libibverbs.so.2"),
-        ("dlopen", "theirs/libibverbs.so.1.5"),
+        ("dlopen", "theirs/libibverbs.so.1.old"),
+        ("dlopen", "theirs/libibverbs.so.15"),
         ("dlopen", "theirs/xlibibverbs.so.1"),
         ("dlmopen", "theirs/libibumad.so.3"),
         ("namespace", "theirs/libibumad.so.3"),
@@ -306,6 +312,7 @@ fn other_libraries_are_loaded_as_without_us() {
         [
             "the program",
             "nothing",
+            "theirs",
             "theirs",
             "theirs",
             "theirs",
