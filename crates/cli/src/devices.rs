@@ -30,6 +30,9 @@ fn described(device: &DeviceInfo, options: &Options) -> String {
     if let Some(shortcomings) = device.shortcomings() {
         text.push_str(&format!("    {shortcomings}\n"));
     }
+    let control = options.congestion.told(device.lab.is_some());
+    text.push_str(&format!("    congestion control: {control}\n"));
+    text.push_str(&format!("    recovery: {}\n", options.recovery_told()));
     if interface != "lo" {
         text.push_str(&format!("    {}\n", between_hosts(device, options)));
     }
@@ -42,18 +45,13 @@ fn described(device: &DeviceInfo, options: &Options) -> String {
 
 /// How it talks to other hosts.
 fn between_hosts(device: &DeviceInfo, options: &Options) -> String {
-    let control = options.congestion.told(false);
-    let recovery = if options.signs { "selective repeat with soft NICs, else " } else { "" };
     let ports = match options.source_ports {
         SourcePorts::ByFlow => "49152 to 65535, one of each flow",
         SourcePorts::One => "4791",
     };
     let stride = device.stride.filter(|_| options.signs);
     let longer = stride.map_or(String::new(), |bytes| {
-        format!("\n    packets to soft NICs on other hosts: up to {bytes} bytes where the path takes them")
+        format!("packets to soft NICs on other hosts: up to {bytes} bytes where the path takes them\n    ")
     });
-    format!(
-        "congestion control: {control}\n    repeated to other hosts: {recovery}{}{longer}\n    UDP source ports to other hosts: {ports}",
-        options.recovery.name()
-    )
+    format!("{longer}UDP source ports to other hosts: {ports}")
 }

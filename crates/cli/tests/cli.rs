@@ -558,10 +558,31 @@ fn loopback_is_the_device_unless_another_is_named() {
     let command = ferroce().env_remove("FERROCE_DEV").env_remove("FERROCE_MTU").arg("devices");
     command.assert().success().stderr_eq("").stdout_eq(str![[r#"
 ferroce0: lo, link up, MTU 65536, path MTU 4096
+    congestion control: bbr to other hosts (by default: networks drop), none
+    within this one (nothing is lost)
+    recovery: selective-repeat with soft NICs on other hosts (by default: a loss
+    costs one packet), go-back-n with others (every NIC knows it) and within
+    this one (nothing is lost)
     GID 0: [..]
     GID 1: ::ffff:127.0.0.1
 
 "#]]);
+}
+
+#[test]
+fn a_device_says_who_has_chosen_how_it_recovers() {
+    for (chosen, told) in [
+        ("go-back-0", "recovery: go-back-0 (FERROCE_RECOVERY says so)"),
+        (
+            "selective-repeat",
+            "recovery: selective-repeat where both ends know it, else go-back-n\n    (FERROCE_RECOVERY says so)",
+        ),
+    ] {
+        let command = ferroce().env_remove("FERROCE_DEV").env("FERROCE_RECOVERY", chosen);
+        let assert = command.arg("devices").assert().success();
+        let said = String::from_utf8_lossy(&assert.get_output().stdout).into_owned();
+        assert!(said.contains(told), "{said}");
+    }
 }
 
 #[test]
@@ -573,9 +594,19 @@ fn a_device_can_be_one_address_of_an_interface() {
         let command = command.env("FERROCE_MTU", "1024").assert().success().stderr_eq("");
         command.stdout_eq(str![[r#"
 ferroce0: lo, link up, MTU 65536, path MTU 1024
+    congestion control: bbr to other hosts (by default: networks drop), none
+    within this one (nothing is lost)
+    recovery: selective-repeat with soft NICs on other hosts (by default: a loss
+    costs one packet), go-back-n with others (every NIC knows it) and within
+    this one (nothing is lost)
     GID 0: fe80::fe:7fff:fe00:1 (the interface has no such address)
     GID 1: ::ffff:127.0.0.1
 ferroce1: lo, link up, MTU 65536, path MTU 1024
+    congestion control: bbr to other hosts (by default: networks drop), none
+    within this one (nothing is lost)
+    recovery: selective-repeat with soft NICs on other hosts (by default: a loss
+    costs one packet), go-back-n with others (every NIC knows it) and within
+    this one (nothing is lost)
     GID 0: fe80::fe:7fff:fe00:2 (the interface has no such address)
     GID 1: ::ffff:127.0.0.2
 

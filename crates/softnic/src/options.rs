@@ -134,6 +134,27 @@ impl Options {
     }
 }
 
+impl Options {
+    /// What is sent again after a loss, and why, in one line.
+    pub fn recovery_told(&self) -> String {
+        let name = self.recovery.name();
+        match (self.recovery, self.signs) {
+            (Recovery::SelectiveRepeat, _) => {
+                let other = Recovery::default().name();
+                format!("{name} where both ends know it, else {other} (FERROCE_RECOVERY says so)")
+            }
+            (_, true) => {
+                let between_hosts = Recovery::SelectiveRepeat.name();
+                format!(
+                    "{between_hosts} with soft NICs on other hosts (by default: a loss costs one packet), \
+                     {name} with others (every NIC knows it) and within this one (nothing is lost)"
+                )
+            }
+            (_, false) => format!("{name} (FERROCE_RECOVERY says so)"),
+        }
+    }
+}
+
 /// Which strategies there are, the default first.
 fn recoveries() -> String {
     let mut all = Recovery::ALL;
