@@ -17,7 +17,7 @@
 use rdma::Time;
 
 use super::curve::{Curve, PARTS};
-use crate::limits::{BBR_RISE, BBR_RISE_PAST};
+use crate::limits::{BBR_RISE, BBR_RISE_CLEAN, BBR_RISE_PAST};
 
 /// By more than any window is.
 const RISE_MAX: u64 = 1 << 32;
@@ -87,7 +87,7 @@ impl Level {
         let parts = self.packets.saturating_mul(PARTS).saturating_add(self.parts);
         let risen = if self.why == Why::Queue && is_clean {
             // Where the curve is slower than a straight line, by that (RFC 9438, 4.3).
-            parts.saturating_add(BBR_RISE).max(self.curve.at(now))
+            parts.saturating_add(BBR_RISE_CLEAN).max(self.curve.at(now))
         } else {
             let is_past = self.packets > self.fell_from;
             // By as many packets, whatever the window, while it falls by a part: so flows become alike.
@@ -135,9 +135,9 @@ mod tests {
 
     /// Whether there is a queue at the moment or not: a TCP that just fell leaves none for a while.
     #[test]
-    fn after_a_full_queue_it_rises_by_half_a_packet_or_as_the_curve() {
+    fn after_a_full_queue_it_rises_by_three_eighths_of_a_packet_or_as_the_curve() {
         for is_free in [false, true] {
-            for (rounds, packets) in [(160, 360), (240, 400), (270, 415)] {
+            for (rounds, packets) in [(160, 340), (320, 400), (360, 415)] {
                 assert_eq!(after(&mut fallen(Why::Queue), rounds, is_free, true), packets);
             }
         }
