@@ -196,7 +196,7 @@ impl Ceiling {
         let all = free.plus(queued);
         // Where more is lost at once it has been full, and that was noticed late.
         let queue = self.depth.end_round(round.now, round.shortest);
-        if queue.is_some_and(|it| it.is_shallow) && all.is_light(round.loss) {
+        if queue.is_some_and(|it| it.is_shallow()) && all.is_light(round.loss) {
             (free, queued) = (all, Tally::default());
         }
         if self.run >= clean_run(round.window.max(round.product)) {
@@ -317,12 +317,16 @@ mod tests {
 
     /// A round of 400 packets, all of which take so long. Returns whether the ceiling falls.
     fn round(ceiling: &mut Ceiling, took: Span, lost: u64) -> bool {
+        round_of(ceiling, took, lost, &ROUND)
+    }
+
+    fn round_of(ceiling: &mut Ceiling, took: Span, lost: u64, round: &Round) -> bool {
         for _ in 0..400 {
             ceiling.measured(took, SHORTEST, Span::ZERO);
             ceiling.arrived(1);
         }
         ceiling.lost(lost);
-        ceiling.end_round(&ROUND)
+        ceiling.end_round(round)
     }
 
     /// A round of a full window that met a queue, and lost one packet. Returns whether the ceiling falls.
@@ -367,31 +371,27 @@ mod tests {
     }
 
     /// Rounds of a queue that fills, and is shorter at once. Returns whether the ceiling falls in the last.
-    fn rounds_in_which_others_fall(ceiling: &mut Ceiling, lost: u64) -> bool {
+    fn rounds_in_which_others_fall(ceiling: &mut Ceiling, round: &Round) -> bool {
         for tenths in [30, 36, 40] {
-            assert!(!round(ceiling, Span::from_us(100 * tenths), 0));
+            assert!(!round_of(ceiling, Span::from_us(100 * tenths), 0, round));
         }
-        round(ceiling, Span::from_us(3_000), lost)
+        round_of(ceiling, Span::from_ms(3), 0, round)
     }
 
     #[test]
     fn on_a_clean_path_it_falls_when_others_fell_and_leaves_what_the_path_holds() {
         let ceiling = &mut Ceiling::default();
-        assert!(!rounds_in_which_others_fall(ceiling, 0), "chance may have been it");
+        assert!(!rounds_in_which_others_fall(ceiling, &ROUND), "chance may have been it");
         for _ in 0..50 {
-            assert!(!round(ceiling, Span::from_us(3_000), 0));
+            assert!(!round(ceiling, Span::from_ms(3), 0));
         }
-        assert!(rounds_in_which_others_fall(ceiling, 0));
+        assert!(rounds_in_which_others_fall(ceiling, &ROUND));
         assert_eq!(ceiling.packets(), 280);
         // It fell for none that may prove to be late.
         ceiling.were_late(1);
         assert_eq!(ceiling.packets(), 280);
         let held = Round { least_product: 390, ..ROUND };
-        for tenths in [30, 36, 40, 30] {
-            ceiling.measured(Span::from_us(100 * tenths), SHORTEST, Span::ZERO);
-            ceiling.arrived(400);
-            ceiling.end_round(&held);
-        }
+        assert!(rounds_in_which_others_fall(ceiling, &held));
         assert_eq!(ceiling.packets(), 390);
     }
 

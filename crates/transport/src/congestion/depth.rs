@@ -13,17 +13,22 @@ use crate::of_late::Longest;
 pub(super) struct Queue {
     /// The shortest of the round.
     pub(super) least: Span,
+    /// The longest of the round and of the one before, in which may have been lost what is known by now.
+    pub(super) most: Span,
     /// The longest of late, and what an empty queue's is.
     pub(super) deepest: Span,
     pub(super) empty: Span,
-    /// It was far from full in this round and in the one before, in which may have been lost what is known by now.
-    pub(super) is_shallow: bool,
 }
 
 impl Queue {
     /// By how much a round trip is longer than an empty queue's.
     pub(super) fn part(&self, took: Span) -> u64 {
         took.as_ps().saturating_sub(self.empty.as_ps())
+    }
+
+    /// Whether it was far from full in both rounds.
+    pub(super) fn is_shallow(&self) -> bool {
+        self.part(self.most) < self.part(self.deepest) / 100 * BBR_SHALLOW_PERCENT
     }
 }
 
@@ -50,10 +55,8 @@ impl Depth {
         self.deepest.measured(now, least, BBR_DEEPEST_KNOWN);
         let deepest = self.deepest.get().unwrap_or(least);
         let most = take(&mut self.most);
-        let longest = most.max(replace(&mut self.before, most));
-        let mut queue = Queue { least, deepest, empty, is_shallow: false };
-        queue.is_shallow = queue.part(longest) < queue.part(deepest) / 100 * BBR_SHALLOW_PERCENT;
-        Some(queue)
+        let most = most.max(replace(&mut self.before, most));
+        Some(Queue { least, most, deepest, empty })
     }
 }
 
@@ -69,7 +72,7 @@ mod tests {
             depth.measured(Span::from_us(100 * tenth));
         }
         let queue = depth.end_round(Time::ZERO + Span::from_ms(ms), SHORTEST);
-        queue.is_some_and(|queue| queue.is_shallow)
+        queue.is_some_and(|queue| queue.is_shallow())
     }
 
     #[test]

@@ -79,7 +79,8 @@ mod tests {
         let tenths_of_ms = |tenths: u64| Span::from_us(100 * tenths);
         let [empty, deepest] = [20, 60].map(tenths_of_ms);
         let mut fell = |&tenths: &u64| {
-            let queue = Queue { least: tenths_of_ms(tenths), deepest, empty, is_shallow: false };
+            let least = tenths_of_ms(tenths);
+            let queue = Queue { least, most: least, deepest, empty };
             others.end_round(&queue, true)
         };
         (0..tenths.len()).filter(|&at| fell(&tenths[at])).collect()
@@ -111,7 +112,7 @@ mod tests {
         let others = &mut Others::default();
         assert_eq!(rounds(others, &[40, 58]), []);
         let (least, deepest, empty) = (Span::from_ms(3), Span::from_ms(6), Span::from_ms(2));
-        let queue = Queue { least, deepest, empty, is_shallow: false };
+        let queue = Queue { least, most: least, deepest, empty };
         assert!(!others.end_round(&queue, false));
         assert!(others.end_round(&queue, true));
     }
