@@ -87,10 +87,12 @@ pub(crate) fn check_preload(path: &Path) -> Result<(), Failure> {
             .hint("let it start ferroce, as in `sudo ferroce run -- PROGRAM`")
             .status(Status::CannotRun));
     }
+    // What the kernel says of it comes first.
+    if is_foreign(path) {
+        return Ok(());
+    }
     let shown = path.display();
     match loader(path) {
-        // What the kernel says of it comes first.
-        _ if is_foreign(path) => {}
         // Not an error: it may start other programs, which inherit the environment.
         Some(None) => tell(&format!(
             "warning: {shown} is statically linked: only programs that it starts see Ferroce"
@@ -123,17 +125,14 @@ fn gains_privileges(metadata: &Metadata) -> bool {
 pub(crate) fn cannot_run(path: &Path, error: &io::Error) -> Failure {
     let shown = path.display();
     let head = head(path).unwrap_or_default();
-    let interpreter = interpreter_of(&head).map(PathBuf::from);
-    let foreign = machine_of(&head).filter(|machine| machine != env::consts::ARCH);
-    let failure = match (error.kind(), &interpreter, foreign) {
-        (ErrorKind::NotFound, Some(name), _) if !name.exists() => {
-            let name = name.display().to_string();
+    let interpreter = interpreter_of(&head);
+    let failure = match (error.kind(), &interpreter, foreign_machine_of(&head)) {
+        (ErrorKind::NotFound, Some(name), _) if !Path::new(name).exists() => {
             let name = name.escape_debug();
             Failure::new(format!("cannot run {shown}: its interpreter `{name}` does not exist"))
                 .hint("install it; of a script the first line names it, as in `#!/bin/sh`")
         }
-        (ErrorKind::PermissionDenied, Some(name), _) if !is_runnable(name) => {
-            let name = name.display();
+        (ErrorKind::PermissionDenied, Some(name), _) if !is_runnable(Path::new(name)) => {
             let failure = Failure::new(format!(
                 "cannot run {shown}: its interpreter `{name}` is not a program that you may run"
             ));
@@ -152,8 +151,12 @@ pub(crate) fn cannot_run(path: &Path, error: &io::Error) -> Failure {
 
 /// Whether the file is an executable for another processor, which the kernel may run nevertheless (`binfmt_misc`).
 pub(crate) fn is_foreign(path: &Path) -> bool {
-    let machine = head(path).as_deref().and_then(machine_of);
-    machine.is_some_and(|machine| machine != env::consts::ARCH)
+    head(path).as_deref().and_then(foreign_machine_of).is_some()
+}
+
+/// The processor that an ELF file is for, if that is not ours.
+fn foreign_machine_of(head: &[u8]) -> Option<String> {
+    machine_of(head).filter(|machine| machine != env::consts::ARCH)
 }
 
 /// The processor that an ELF file is for, by the name that [`env::consts::ARCH`] has for it.

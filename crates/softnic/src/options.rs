@@ -132,9 +132,7 @@ impl Options {
             receive_buffer_bytes: bytes,
         })
     }
-}
 
-impl Options {
     /// What is sent again after a loss, and why, in one line.
     pub fn recovery_told(&self) -> String {
         let name = self.recovery.name();

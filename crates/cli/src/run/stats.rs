@@ -76,11 +76,10 @@ pub(crate) fn run(
         .map_err(|error| Failure::new(format!("cannot keep what the program does: {error}")))?;
     command.env(journal::VARIABLE, folder.path());
     let began = Instant::now();
-    let ended = command.spawn().and_then(wait);
+    let ended = to_its_end(&mut command);
     let processes = journal::read(folder.path());
     drop(folder);
-    let path = Path::new(command.get_program());
-    let status = ended.map_err(|error| program::cannot_run(path, &error))?;
+    let status = ended?;
     let report = Report { program: program.to_vec(), status, took: began.elapsed(), processes };
     match target {
         Target::Terminal => {
@@ -97,9 +96,12 @@ pub(crate) fn run(
 /// Runs the program as its parent where `exec` would not say what is wrong with it: it hands what the kernel does not run
 /// to a shell.
 pub(crate) fn accompany(mut command: Command) -> Result<(), Failure> {
+    end_as(to_its_end(&mut command)?)
+}
+
+fn to_its_end(command: &mut Command) -> Result<ExitStatus, Failure> {
     let ended = command.spawn().and_then(wait);
-    let path = Path::new(command.get_program());
-    end_as(ended.map_err(|error| program::cannot_run(path, &error))?)
+    ended.map_err(|error| program::cannot_run(Path::new(command.get_program()), &error))
 }
 
 /// Waits for the program, and passes on what we are sent for it.
