@@ -51,9 +51,9 @@ rdma::counters! {
         sent_read_copies,
         /// READ requests that came a second time so, and were dropped.
         rcvd_read_copies,
-        /// Packets sent to learn whether the path takes some longer than the path MTU.
+        /// Packets sent to learn how long those are that the path takes: whether longer than the path MTU, mostly.
         path_probes_sent,
-        /// Answers to those: it does.
+        /// Answers to those: it takes as long ones.
         path_probes_answered,
         /// Acknowledgements sent.
         acks_sent,

@@ -160,7 +160,8 @@ impl Qp {
     /// Nothing was heard for a while: the last packet is repeated. Its answer says what is missing. Of a READ
     /// it is the oldest that has no answer. After a timeout it is the oldest of all.
     pub(crate) fn probe(&mut self, now: Time) {
-        if self.requester.probes.saturating_add(1) >= BLACK_HOLE_LOSSES {
+        let is_silent = self.requester.probes.saturating_add(1) >= BLACK_HOLE_LOSSES;
+        if is_silent || self.is_short_alone_answered() {
             self.doubt_path();
         }
         let requester = &mut self.requester;

@@ -32,8 +32,8 @@
 //! A peer that is gone, or slow, is doubted as well. That costs little: the first probe that is answered ends it.
 //!
 //! Only a peer of ours takes parts. Where packets of the path MTU have never passed it may not be known to be one. Then a short probe
-//! leaves beside what is repeated. Others drop it, for its opcode is none of theirs; if it is answered, and nothing else is, the
-//! path is narrow:
+//! leaves beside what is repeated. Others drop it, for its opcode is none of theirs; if it is answered, and nothing else is for a
+//! while, the path is narrow:
 //!
 //! ```text
 //!     WRITE, PSN 7, 4,096 bytes ───────────────────X
@@ -110,12 +110,14 @@ struct Probe {
     wait: Span,
     /// Before it a short one is to be sent, to learn whether the peer is one of ours.
     is_short: bool,
+    /// The oldest packet when that was answered.
+    answered_for: Option<Psn>,
 }
 
 impl Probe {
     fn new(strides: [u32; 2], left: Option<u8>) -> Self {
         let (next, wait) = (Time::ZERO, PATH_PROBE_WAIT);
-        Self { strides, psn: None, left, next, wait, is_short: false }
+        Self { strides, psn: None, left, next, wait, is_short: false, answered_for: None }
     }
 
     /// What packets of the longest one's length carry.
@@ -239,6 +241,11 @@ impl Qp {
         }
         if found.is_some() || is_known {
             self.narrow();
+        } else if self.is_short_alone_answered() {
+            self.narrow();
+            // What has left was too long.
+            self.requester.again = Again::Timeout;
+            self.requester.go_back_to(self.requester.unacked);
         } else if self.requester.scoreboard.is_some() || !self.requester.has_heard() {
             let probe = self.strides.probe.unwrap_or(Probe::new([self.mtu(); 2], None));
             self.strides.probe = Some(Probe { is_short: true, left: None, ..probe });
@@ -256,21 +263,22 @@ impl Qp {
         self.shorten(Some(Probe::new([longest, other], None)));
     }
 
-    /// A short probe was answered. If nothing else was, the peer is one of ours, and the path is too narrow for what has left:
-    /// that leaves once more, in parts.
-    fn fall_back(&mut self, now: Time) {
+    /// A short probe was answered, and nothing else yet: the peer is one of ours. If it was only slow, its other answers follow.
+    fn note_short_answer(&mut self, now: Time) {
         let is_heard = self.timers.is_running(Timer::RnrRetry);
         let requester = &mut self.requester;
         let is_silent = !is_heard && (requester.timeouts > 0 || requester.probes > 0);
-        if self.strides.is_narrow || !is_silent {
-            return;
+        if let Some(probe) = self.strides.probe.as_mut().filter(|_| is_silent) {
+            probe.answered_for = Some(requester.unacked);
+            requester.become_selective();
+            self.arm_probe(now, true);
         }
-        requester.become_selective();
-        requester.again = Again::Timeout;
-        requester.go_back_to(requester.unacked);
-        self.narrow();
-        self.arm_ack_timer(now);
-        self.arm_probe(now, true);
+    }
+
+    /// Whether a short probe was answered, and nothing else since.
+    pub(crate) fn is_short_alone_answered(&self) -> bool {
+        let answered_for = self.strides.probe.and_then(|probe| probe.answered_for);
+        answered_for == Some(self.requester.unacked)
     }
 
     /// The longest packet of a request that leaves whole, in bytes of payload.
@@ -493,10 +501,11 @@ impl Qp {
         let mut strides = probe.iter().flat_map(|it| [it.strides[0], it.strides[1], self.least()]);
         let stride = strides.find(|stride| length == probe_length(*stride) as usize);
         let stride = stride.ok_or(Drop::UnexpectedResponse)?;
-        adapter.stats.path_probes_answered += 1;
         self.requester.hear();
+        // That short ones pass is no news.
+        adapter.stats.path_probes_answered += u64::from(stride >= self.mtu());
         match stride.cmp(&self.mtu()) {
-            Ordering::Less => self.fall_back(adapter.now),
+            Ordering::Less => self.note_short_answer(adapter.now),
             Ordering::Equal => self.widen(),
             Ordering::Greater => self.lengthen(stride),
         }
