@@ -339,9 +339,9 @@ impl World<'_> {
         for window in ends.flat_map(|end| &end.windows) {
             match window.state {
                 State::Void if reaching => stale.push(window.key),
-                State::Void => stale.extend(window.old),
-                State::Bound(_) => stale.extend(window.old),
-                State::Binding(..) | State::Ending => {}
+                State::Void | State::Bound(_) => stale.extend(window.old),
+                // Until that is executed it has the key of before.
+                State::Binding(..) | State::Ending => current.extend(window.old),
             }
             if !reaching || !matches!(window.state, State::Void) {
                 current.push(window.key);
