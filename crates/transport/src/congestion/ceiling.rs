@@ -200,6 +200,11 @@ impl Ceiling {
             (free, queued) = (all, Tally::default());
         }
         if self.run >= clean_run(round.window.max(round.product)) {
+            if !self.is_clean(round.now) {
+                // What was taken for it before was something else.
+                self.chance_ppm = 0;
+                self.begin_sample();
+            }
             self.clean_at = Some(round.now);
         }
         let is_clean = self.is_clean(round.now);
@@ -368,6 +373,20 @@ mod tests {
             assert!(!round(&mut ceiling, SHORTEST, 0));
         }
         assert_eq!(ceiling.packets(), 163);
+    }
+
+    #[test]
+    fn a_path_that_is_found_clean_has_taken_nothing_by_chance() {
+        let ceiling = &mut Ceiling::default();
+        for _ in 0..2 {
+            assert!(!round(ceiling, SHORTEST, 4));
+        }
+        let long = SHORTEST + Span::from_ms(1);
+        assert!(!round(ceiling, long, 1), "chance may have been it");
+        for _ in 0..50 {
+            assert!(!round(ceiling, long, 0));
+        }
+        assert!(round(ceiling, long, 1));
     }
 
     /// Rounds of a queue that fills, and is shorter at once. Returns whether the ceiling falls in the last.
