@@ -252,6 +252,7 @@ impl BbrWindow {
             product: self.product(),
             least_product: self.packets_in(shortest),
             shortest: self.recent.get().unwrap_or(shortest),
+            spread: self.jitter.spread(),
             loss: self.settings.loss,
             is_starting: self.is_starting,
             is_draining: self.is_draining,

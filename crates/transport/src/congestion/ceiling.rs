@@ -79,6 +79,8 @@ pub(super) struct Round {
     pub(super) least_product: u64,
     /// The shortest round trip of late.
     pub(super) shortest: Span,
+    /// By how much more a packet takes that others overtake.
+    pub(super) spread: Span,
     /// The part of the packets, in thousandths, that may be lost where no queue is seen.
     pub(super) loss: u16,
     /// A flow that begins has found the end of the path where it loses very many, and not before.
@@ -195,7 +197,7 @@ impl Ceiling {
         let is_free = queued.all() == 0;
         let all = free.plus(queued);
         // Where more is lost at once it has been full, and that was noticed late.
-        let queue = self.depth.end_round(round.now, round.shortest);
+        let queue = self.depth.end_round(round.now, round.shortest, round.spread);
         if queue.is_some_and(|it| it.is_shallow()) && all.is_light(round.loss) {
             (free, queued) = (all, Tally::default());
         }
@@ -314,6 +316,7 @@ mod tests {
         product: 200,
         least_product: 200,
         shortest: SHORTEST,
+        spread: Span::ZERO,
         loss: 30,
         is_starting: false,
         is_draining: false,

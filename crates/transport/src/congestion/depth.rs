@@ -13,11 +13,15 @@ use crate::of_late::Longest;
 pub(super) struct Queue {
     /// The shortest of the round.
     pub(super) least: Span,
+    /// The middle one of the shortest of three rounds: a thread that is late makes all of one longer.
+    pub(super) usual: Span,
     /// The longest of the round and of the one before, in which may have been lost what is known by now.
     pub(super) most: Span,
     /// The longest of late, and what an empty queue's is.
     pub(super) deepest: Span,
     pub(super) empty: Span,
+    /// By how much more it takes for packets that others overtake.
+    pub(super) spread: Span,
 }
 
 impl Queue {
@@ -28,18 +32,21 @@ impl Queue {
 
     /// Whether it was far from full in both rounds.
     pub(super) fn is_shallow(&self) -> bool {
-        self.part(self.most) < self.part(self.deepest) / 100 * BBR_SHALLOW_PERCENT
+        let full = self.part(self.deepest) / 100 * BBR_SHALLOW_PERCENT;
+        self.part(self.most) < full + self.spread.as_ps()
     }
 }
 
 /// See the module. All are round trips.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Depth {
-    /// The shortest and the longest of this round, and the longest of the one before.
+    /// The shortest and the longest of this round.
     least: Option<Span>,
     most: Span,
+    /// The shortest of each of the last three rounds, and the longest of the last.
+    rounds: Option<[Span; 3]>,
     before: Span,
-    /// The longest of all rounds' shortest: a thread that is late makes single ones longer.
+    /// The longest of what was usual.
     deepest: Longest,
 }
 
@@ -49,14 +56,21 @@ impl Depth {
         self.most = self.most.max(took);
     }
 
-    /// A round has ended, in which the round trip over an empty queue was `empty`. Nothing is known if none was measured.
-    pub(super) fn end_round(&mut self, now: Time, empty: Span) -> Option<Queue> {
+    /// A round has ended, in which the round trip over an empty queue was `empty`, and up to `spread` more. Nothing is known if none was
+    /// measured.
+    pub(super) fn end_round(&mut self, now: Time, empty: Span, spread: Span) -> Option<Queue> {
         let least = self.least.take()?;
-        self.deepest.measured(now, least, BBR_DEEPEST_KNOWN);
-        let deepest = self.deepest.get().unwrap_or(least);
+        let rounds = self.rounds.get_or_insert([least; 3]);
+        rounds.rotate_left(1);
+        rounds[2] = least;
+        let mut sorted = *rounds;
+        sorted.sort_unstable();
+        let usual = sorted[1];
+        self.deepest.measured(now, usual, BBR_DEEPEST_KNOWN);
+        let deepest = self.deepest.get().unwrap_or(usual);
         let most = take(&mut self.most);
         let most = most.max(replace(&mut self.before, most));
-        Some(Queue { least, most, deepest, empty })
+        Some(Queue { least, usual, most, deepest, empty, spread })
     }
 }
 
@@ -71,7 +85,7 @@ mod tests {
         for tenth in tenths {
             depth.measured(Span::from_us(100 * tenth));
         }
-        let queue = depth.end_round(Time::ZERO + Span::from_ms(ms), SHORTEST);
+        let queue = depth.end_round(Time::ZERO + Span::from_ms(ms), SHORTEST, Span::ZERO);
         queue.is_some_and(|queue| queue.is_shallow())
     }
 
@@ -80,6 +94,7 @@ mod tests {
         let mut depth = Depth::default();
         assert!(!round(&mut depth, 10, &[20, 24]), "nothing is known yet");
         assert!(!round(&mut depth, 20, &[60, 62]));
+        assert!(!round(&mut depth, 25, &[60, 62]));
         assert!(!round(&mut depth, 30, &[40, 48]), "in the round before it was full");
         assert!(round(&mut depth, 40, &[40, 48]));
         assert!(!round(&mut depth, 50, &[40, 51]), "three quarters of 4 ms are full enough");
@@ -87,14 +102,16 @@ mod tests {
     }
 
     #[test]
-    fn single_long_round_trips_are_no_queue_and_old_ones_are_forgotten() {
+    fn single_long_rounds_are_no_queue_and_old_ones_are_forgotten() {
         let mut depth = Depth::default();
         assert!(!round(&mut depth, 10, &[30, 900]));
-        assert!(!round(&mut depth, 20, &[30, 30]));
+        assert!(!round(&mut depth, 20, &[900, 900]));
         assert!(!round(&mut depth, 30, &[30, 30]));
-        assert!(!round(&mut depth, 40, &[60]));
-        assert!(!round(&mut depth, 50, &[30]));
-        assert!(round(&mut depth, 60, &[30]));
+        assert!(!round(&mut depth, 40, &[30, 30]));
+        assert!(!round(&mut depth, 50, &[60]));
+        assert!(!round(&mut depth, 60, &[60]));
+        assert!(!round(&mut depth, 70, &[30]));
+        assert!(round(&mut depth, 80, &[30]));
         for ms in [6_000, 12_000] {
             round(&mut depth, ms, &[30]);
         }

@@ -12,7 +12,8 @@
 //! a flow beside it fell once, and of a queue that both had filled the flow had the most. Who falls with the others has no more than
 //! they have.
 //!
-//! Not to be taken for it: what a flow's own window and pace do, and what all flows do at once when they drain the queue.
+//! Not to be taken for it: what a flow's own window and pace do, what all flows do at once when they drain the queue, by how much packets
+//! differ that overtake each other, and a host that was late for a round.
 
 use core::mem::replace;
 
@@ -21,7 +22,7 @@ use rdma::Span;
 use super::depth::Queue;
 use crate::limits::{BBR_OTHERS_FELL_PERCENT, BBR_OTHERS_FULL_PERCENT, BBR_REFILL_ROUNDS};
 
-/// See the module. All are the shortest round trips of rounds.
+/// See the module. All are what is usual of the shortest round trips of rounds.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Others {
     /// The last.
@@ -46,22 +47,23 @@ impl Others {
     /// A round has ended, in which the flow kept to its pace, and in those before that may be heard of in it, if `is_even`.
     /// Returns whether others fell when the queue was full.
     pub(super) fn end_round(&mut self, queue: &Queue, is_even: bool) -> bool {
-        let last = replace(&mut self.last, queue.least);
+        let last = replace(&mut self.last, queue.usual);
         if self.waits > 0 {
             self.waits -= 1;
             self.peak = None;
             return false;
         }
         let Some(peak) = self.peak else {
-            self.peak = (queue.least > last).then_some(queue.least);
+            self.peak = (queue.usual > last).then_some(queue.usual);
             return false;
         };
         if !is_even {
             return false;
         }
         let part_of = |percent: u64, whole: u64| whole / 100 * percent;
-        let has_fallen = queue.least.as_ps() < part_of(100 - BBR_OTHERS_FELL_PERCENT, peak.as_ps());
-        self.peak = (!has_fallen).then_some(peak.max(queue.least));
+        let least = queue.least + queue.spread;
+        let has_fallen = least.as_ps() < part_of(100 - BBR_OTHERS_FELL_PERCENT, peak.as_ps());
+        self.peak = (!has_fallen).then_some(peak.max(queue.usual));
         has_fallen
             && queue.part(peak) >= part_of(BBR_OTHERS_FULL_PERCENT, queue.part(queue.deepest))
     }
@@ -80,7 +82,8 @@ mod tests {
         let [empty, deepest] = [20, 60].map(tenths_of_ms);
         let mut fell = |&tenths: &u64| {
             let least = tenths_of_ms(tenths);
-            let queue = Queue { least, most: least, deepest, empty };
+            let queue =
+                Queue { least, usual: least, most: least, deepest, empty, spread: Span::ZERO };
             others.end_round(&queue, true)
         };
         (0..tenths.len()).filter(|&at| fell(&tenths[at])).collect()
@@ -112,8 +115,10 @@ mod tests {
         let others = &mut Others::default();
         assert_eq!(rounds(others, &[40, 58]), []);
         let (least, deepest, empty) = (Span::from_ms(3), Span::from_ms(6), Span::from_ms(2));
-        let queue = Queue { least, most: least, deepest, empty };
+        let queue = Queue { least, usual: least, most: least, deepest, empty, spread: Span::ZERO };
         assert!(!others.end_round(&queue, false));
+        let spread = Queue { spread: Span::from_ms(3), ..queue };
+        assert!(!others.end_round(&spread, true), "packets overtake each other");
         assert!(others.end_round(&queue, true));
     }
 }
