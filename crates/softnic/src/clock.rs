@@ -10,18 +10,34 @@ use rdma::{Span, Time};
 use crate::limits::Retry;
 use crate::sys;
 
-/// The beginning of [`Time`] in this process: ns of the clock that never goes back, and the time of
-/// the wall clock.
-fn origin() -> &'static (u64, SystemTime) {
-    static ORIGIN: OnceLock<(u64, SystemTime)> = OnceLock::new();
-    ORIGIN.get_or_init(|| (sys::clock_ns(libc::CLOCK_MONOTONIC), SystemTime::now()))
+/// What a process first knew of the time.
+struct Origin {
+    /// Of the clock that never goes back.
+    ns: u64,
+    wall: SystemTime,
+    /// What [`Time`] was then.
+    time: Time,
 }
 
-/// The time since the process first asked for it. It never goes back.
+/// What is done once in a power of two of picoseconds, up to this one, all processes do at the same time, of all hosts whose wall
+/// clocks agree: `bbr` drains queues so. A process that runs for long may drift from that.
+const COMMON_PS: u128 = 1 << 46;
+
+fn origin() -> &'static Origin {
+    static ORIGIN: OnceLock<Origin> = OnceLock::new();
+    ORIGIN.get_or_init(|| {
+        let (ns, wall) = (sys::clock_ns(libc::CLOCK_MONOTONIC), SystemTime::now());
+        let since_1970 = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let time = Time::from_ps((since_1970.as_nanos() * 1_000 % COMMON_PS) as u64);
+        Origin { ns, wall, time }
+    })
+}
+
+/// The time of this process. It begins within the first 70 s, and never goes back.
 pub fn now() -> Time {
-    let origin = origin().0;
-    let elapsed = sys::clock_ns(libc::CLOCK_MONOTONIC).saturating_sub(origin);
-    Time::from_ns(elapsed)
+    let origin = origin();
+    let elapsed = sys::clock_ns(libc::CLOCK_MONOTONIC).saturating_sub(origin.ns);
+    origin.time + Span::from_ns(elapsed)
 }
 
 /// The processor time that all threads of the process but this one have had, on a clock of its own.
@@ -59,8 +75,9 @@ pub(crate) fn would_block(error: &io::Error) -> bool {
 
 /// What the wall clock showed at `time`, as a span since 1970.
 pub fn wall(time: Time) -> Duration {
-    let since_origin = Duration::from_nanos(time.as_ns());
-    (origin().1 + since_origin).duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+    let origin = origin();
+    let [time, first] = [time, origin.time].map(|it| Duration::from_nanos(it.as_ns()));
+    (origin.wall + time - first).duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -101,6 +118,15 @@ mod tests {
         });
         let used = Span::from_ns(busy.join().unwrap());
         assert!(of_other_threads().since(before) >= used);
+    }
+
+    #[test]
+    fn processes_agree_on_the_time_but_for_multiples_of_it() {
+        let (time, wall) = (now(), SystemTime::now());
+        let wall = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() * 1_000;
+        let apart = (wall + COMMON_PS - u128::from(time.as_ps()) % COMMON_PS) % COMMON_PS;
+        let second = 1_000_000_000_000;
+        assert!(apart < second || apart > COMMON_PS - second, "{apart} ps");
     }
 
     #[test]
