@@ -13,8 +13,11 @@ struct OfLate {
 
 impl OfLate {
     fn measured(&mut self, now: Time, took: Span, known: Span, which: fn(Span, Span) -> Span) {
-        if now.since(self.since) >= known {
-            (self.stretches, self.since) = ([None, self.stretches[0]], now);
+        let lasted = now.since(self.since);
+        if lasted >= known {
+            // All of it was measured in the beginning, if nothing was for long.
+            let before = self.stretches[0].filter(|_| lasted < known * 2);
+            (self.stretches, self.since) = ([None, before], now);
         }
         let [present, _] = &mut self.stretches;
         *present = Some(present.map_or(took, |it| which(it, took)));
@@ -76,5 +79,24 @@ impl Longest {
 
     pub(crate) fn get(&self) -> Option<Span> {
         self.0.get(Span::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_measured_is_told_as_long_as_it_is_known_and_not_after_a_pause() {
+        let (known, mut shortest) = (Span::from_ms(10), Shortest::default());
+        let mut told = |ms, took| {
+            shortest.measured(Time::ZERO + Span::from_ms(ms), Span::from_us(took), known);
+            shortest.get()
+        };
+        assert_eq!(told(0, 5), Some(Span::from_us(5)));
+        assert_eq!(told(9, 7), Some(Span::from_us(5)));
+        assert_eq!(told(19, 8), Some(Span::from_us(5)), "of the stretch before");
+        assert_eq!(told(29, 9), Some(Span::from_us(8)));
+        assert_eq!(told(3_600_000, 40), Some(Span::from_us(40)));
     }
 }
