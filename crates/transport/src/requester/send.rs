@@ -157,7 +157,11 @@ impl Qp {
             } else {
                 // One READ request is lost, and not all that would have answered it.
                 let is_request = is_read_or_atomic && !scoreboard.is_being_answered(psn);
-                let lost = if is_request { 1 } else { count };
+                let lost = match requester.again {
+                    Again::NotReady => 0,
+                    _ if is_request => 1,
+                    _ => count,
+                };
                 self.pacer.repeated(psn, count, lost);
                 scoreboard.resent(&moment, psn, [count, lost], is_read_or_atomic);
                 requester.note_loss();

@@ -2,7 +2,7 @@
 //! what was lost.
 
 use core::sync::atomic::{AtomicU32, Ordering};
-use rdma::{CompletionStatus, Psn, QpState, QpType, Rate, Span, Time};
+use rdma::{CompletionStatus, Operation, Psn, QpState, QpType, Rate, Span, Time};
 use std::boxed::Box;
 use std::vec::Vec;
 use wire::bth::Sign;
@@ -188,7 +188,7 @@ static COUNTING: ControllerKind =
     ControllerKind::new("counting", "Counts.", |_| Box::new(Counting));
 
 #[test]
-fn a_lost_request_for_many_packets_is_one_loss() {
+fn a_lost_request_for_many_packets_is_one_loss_and_a_peer_that_is_not_ready_is_none() {
     let mut config = config();
     if let Some(between) = &mut config.between_hosts {
         between.congestion = Congestion::Custom(Custom::new(&COUNTING));
@@ -205,6 +205,14 @@ fn a_lost_request_for_many_packets_is_one_loss() {
     assert_eq!(statuses(&mut pair.nodes[0]), [(1, SUCCESS), (2, SUCCESS)]);
     assert_eq!((LOST.load(Ordering::Relaxed), repeats(&pair)[0]), (1, 1));
     read_where(&mut pair, 1, &[50, 51, 55]);
+    assert_eq!(LOST.load(Ordering::Relaxed), 4);
+    let (from, to) = (pair.nodes[0].sge(0, 5_000), pair.nodes[1].sge(0, 5_000));
+    pair.post(0, 3, Operation::Send { immediate: None, address: None }, &[from]);
+    pair.drive_for(Span::from_us(100));
+    pair.post_recv(1, 4, &[to]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]).last(), Some(&(3, SUCCESS)));
+    assert!(pair.nodes[0].endpoint.stats().retransmitted_after_rnr > 0);
     assert_eq!(LOST.load(Ordering::Relaxed), 4);
 }
 
