@@ -261,6 +261,8 @@ impl Qp {
         (self.strides.is_doubted, self.strides.is_narrow) = (true, is_narrow);
         let other = if is_narrow { mtu } else { longest };
         self.shorten(Some(Probe::new([longest, other], None)));
+        // Parts of answers are kept by who is.
+        self.requester.become_selective();
     }
 
     /// A short probe was answered, and nothing else yet: the peer is one of ours. If it was only slow, its other answers follow.
@@ -453,8 +455,9 @@ impl Qp {
         let is_of_use = self.requester.scoreboard.is_some()
             && self.requester.timeouts == 0
             && self.requester.sends_more_than(self.whole_requests().min(self.mtu()));
-        let (least, can_send) = (self.least(), self.state == QpState::Rts);
-        let probe = self.strides.probe.as_mut().filter(|_| can_send)?;
+        let (least, is_rts, may_send) = (self.least(), self.state == QpState::Rts, self.may_send());
+        let probe = self.strides.probe.as_mut();
+        let probe = probe.filter(|probe| is_rts || may_send && probe.is_short)?;
         let is_short = core::mem::take(&mut probe.is_short);
         if !is_short && (!is_of_use || now < probe.next) {
             return None;

@@ -457,6 +457,21 @@ fn in_both_directions_messages_of_all_verbs_pass_beside_each_other() {
     assert_eq!(hosts.pair.nodes[1].bytes(2 * THERE - 8, 8), 40_u64.to_ne_bytes());
 }
 
+/// It knows of its peer by that one's requests alone.
+#[test]
+fn the_first_read_of_a_peer_passes_though_the_path_has_become_narrow_before() {
+    let mut hosts = Hosts::jumbo(14);
+    hosts.go_on_for(Span::from_ms(50), || Verb::Write);
+    hosts.longest.iter().for_each(|it| it.set(NARROW));
+    // None of the packets that would answer it is short.
+    let piece = hosts.pair.nodes[1].sge(THERE + THERE / 2, LENGTH);
+    hosts.pair.post(1, 1, hosts.pair.read(0, 0), &[piece]);
+    hosts.pair.drive_for(Span::from_ms(200));
+    let completions = hosts.pair.nodes[1].completions();
+    let read = completions.iter().find(|it| it.opcode == CompletionOpcode::Read);
+    assert_eq!(read.map(|it| it.status), Some(CompletionStatus::Success));
+}
+
 /// By the probe that is answered then.
 #[test]
 fn packets_are_long_again_once_the_path_is_wide() {
