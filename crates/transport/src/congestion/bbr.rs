@@ -94,6 +94,8 @@ impl Default for Bbr {
 pub(crate) struct BbrWindow {
     settings: Bbr,
     window: u64,
+    /// What it was before a timeout, until it is that again.
+    before_timeout: u64,
     /// Packets that have arrived since the window last grew.
     earned: u64,
     usual: Usual,
@@ -135,6 +137,7 @@ impl BbrWindow {
         Self {
             window: first.clamp(settings.minimum_window, settings.maximum_window).into(),
             settings,
+            before_timeout: 0,
             earned: 0,
             usual: Usual::default(),
             shortest: Shortest::default(),
@@ -228,6 +231,9 @@ impl BbrWindow {
         let Bbr { minimum_window, maximum_window, .. } = self.settings;
         let most = self.ceiling.packets().min(maximum_window.into()).max(minimum_window.into());
         self.window = target.clamp(minimum_window.into(), most);
+        if self.window >= self.before_timeout.min(most) {
+            self.before_timeout = 0;
+        }
     }
 
     fn end_round(&mut self, now: Time) {
@@ -248,7 +254,7 @@ impl BbrWindow {
         let shortest = self.shortest.get().unwrap_or(Span::ZERO);
         let round = Round {
             now,
-            window: self.window,
+            window: self.window.max(self.before_timeout),
             product: self.product(),
             least_product: self.packets_in(shortest),
             shortest: self.recent.get().unwrap_or(shortest),
@@ -307,7 +313,9 @@ impl Controller for BbrWindow {
     /// One packet, as in TCP (RFC 5681): many flows that begin at once, or have lost all that was under way, do not
     /// lose it again.
     fn on_timeout(&mut self) {
+        self.before_timeout = self.before_timeout.max(self.window);
         self.window = 1;
+        self.ceiling.timed_out();
     }
 
     fn window(&self, packet_bytes: u64) -> u64 {
@@ -494,6 +502,39 @@ mod tests {
         for waiting in 0..100 {
             assert_eq!(hear(401 + waiting / 10, 20_000, 20_000), before);
         }
+    }
+
+    /// Packets behind a lost one have arrived long before; what answers its repetition ends rounds of very few.
+    #[test]
+    fn after_a_timeout_a_loss_is_not_measured_by_the_window_of_one_packet() {
+        let mut flow = BbrWindow::new(&Bbr::default());
+        let mut delivered = 0;
+        let mut hear = |flow: &mut BbrWindow, ms: u64, packets, took| {
+            let progress = Progress {
+                packets: packets as u32,
+                delivered: delivered + packets,
+                delivered_when_sent: delivered,
+                round_trip: Some(Span::from_ms(took)),
+                oldest_round_trip: Some(Span::from_ms(took)),
+                is_window_full: true,
+                ..Progress::default()
+            };
+            delivered += packets;
+            flow.on_acknowledgement(Time::ZERO + Span::from_ms(ms), &progress);
+        };
+        for round in 1..40 {
+            hear(&mut flow, 30 * round, 1_000, if round > 30 { 30 } else { 20 });
+        }
+        let before = flow.window;
+        assert!(before > 500, "{before}");
+        flow.on_timeout();
+        flow.on_repetition(1);
+        for round in 40..70 {
+            let packets = flow.window;
+            hear(&mut flow, 30 * round, packets, 30);
+        }
+        // Seven tenths of what the path holds.
+        assert!(flow.window > 466, "{} of {before}", flow.window);
     }
 
     #[test]

@@ -176,6 +176,11 @@ impl Ceiling {
         }
     }
 
+    /// The window falls to a packet.
+    pub(super) fn timed_out(&mut self) {
+        self.others.fell_ourselves();
+    }
+
     /// Whether a flow that begins has lost so many in this round that it has found the end of the path.
     pub(super) fn has_lost_many(&self, loss: u16) -> bool {
         let [free, queued] = self.seen;
@@ -219,7 +224,11 @@ impl Ceiling {
         if round.is_draining {
             self.others.drained();
         }
-        let have_others_fallen = queue.is_some_and(|it| self.others.end_round(&it, round.is_even));
+        if round.is_starting {
+            self.others.fell_ourselves();
+        }
+        let have_others_fallen =
+            queue.is_some_and(|it| self.others.end_round(round.now, &it, round.is_even));
         if has_just_fallen || round.is_draining {
             return false;
         }

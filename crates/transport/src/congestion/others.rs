@@ -17,10 +17,12 @@
 
 use core::mem::replace;
 
-use rdma::Span;
+use rdma::{Span, Time};
 
 use super::depth::Queue;
-use crate::limits::{BBR_OTHERS_FELL_PERCENT, BBR_OTHERS_FULL_PERCENT, BBR_REFILL_ROUNDS};
+use crate::limits::{
+    BBR_OTHERS_FELL_PERCENT, BBR_OTHERS_FULL_PERCENT, BBR_QUEUE_SEEN, BBR_REFILL_ROUNDS,
+};
 
 /// See the module. All are what is usual of the shortest round trips of rounds.
 #[derive(Clone, Copy, Default, Debug)]
@@ -31,6 +33,8 @@ pub(super) struct Others {
     peak: Option<Span>,
     /// Rounds to come that say nothing.
     waits: u32,
+    /// When the last one ended.
+    ended: Time,
 }
 
 impl Others {
@@ -46,8 +50,13 @@ impl Others {
 
     /// A round has ended, in which the flow kept to its pace, and in those before that may be heard of in it, if `is_even`.
     /// Returns whether others fell when the queue was full.
-    pub(super) fn end_round(&mut self, queue: &Queue, is_even: bool) -> bool {
+    pub(super) fn end_round(&mut self, now: Time, queue: &Queue, is_even: bool) -> bool {
         let last = replace(&mut self.last, queue.usual);
+        let took = now.since(replace(&mut self.ended, now));
+        if took > queue.most * 2 {
+            // It had nothing to send for a while.
+            self.peak = None;
+        }
         if self.waits > 0 {
             self.waits -= 1;
             self.peak = None;
@@ -65,6 +74,7 @@ impl Others {
         let has_fallen = least.as_ps() < part_of(100 - BBR_OTHERS_FELL_PERCENT, peak.as_ps());
         self.peak = (!has_fallen).then_some(peak.max(queue.usual));
         has_fallen
+            && queue.part(peak) > BBR_QUEUE_SEEN.as_ps()
             && queue.part(peak) >= part_of(BBR_OTHERS_FULL_PERCENT, queue.part(queue.deepest))
     }
 }
@@ -78,15 +88,14 @@ mod tests {
     /// Rounds of which the shortest round trips took so many tenths of a millisecond, where the empty queue's takes 20 and the full
     /// one's 60. Returns in which of them others fell.
     fn rounds(others: &mut Others, tenths: &[u64]) -> Vec<usize> {
-        let tenths_of_ms = |tenths: u64| Span::from_us(100 * tenths);
-        let [empty, deepest] = [20, 60].map(tenths_of_ms);
-        let mut fell = |&tenths: &u64| {
-            let least = tenths_of_ms(tenths);
-            let queue =
-                Queue { least, usual: least, most: least, deepest, empty, spread: Span::ZERO };
-            others.end_round(&queue, true)
-        };
-        (0..tenths.len()).filter(|&at| fell(&tenths[at])).collect()
+        (0..tenths.len()).filter(|&at| round_after(others, Span::ZERO, tenths[at])).collect()
+    }
+
+    /// One, after the flow had nothing to send for a while.
+    fn round_after(others: &mut Others, pause: Span, tenths: u64) -> bool {
+        let [empty, deepest, least] = [20, 60, tenths].map(|tenths| Span::from_us(100 * tenths));
+        let queue = Queue { least, usual: least, most: least, deepest, empty, spread: Span::ZERO };
+        others.end_round(others.ended + pause + least, &queue, true)
     }
 
     #[test]
@@ -108,6 +117,8 @@ mod tests {
         assert_eq!(rounds(others, &[30, 40, 58, 40]), []);
         assert_eq!(rounds(others, &[40; BBR_REFILL_ROUNDS as usize]), []);
         assert_eq!(rounds(others, &[50, 58, 40]), [2]);
+        assert_eq!(rounds(others, &[50, 58]), []);
+        assert!(!round_after(others, Span::from_ms(20), 40), "it was the flow's own part");
     }
 
     #[test]
@@ -116,9 +127,10 @@ mod tests {
         assert_eq!(rounds(others, &[40, 58]), []);
         let (least, deepest, empty) = (Span::from_ms(3), Span::from_ms(6), Span::from_ms(2));
         let queue = Queue { least, usual: least, most: least, deepest, empty, spread: Span::ZERO };
-        assert!(!others.end_round(&queue, false));
+        let now = others.ended + least;
+        assert!(!others.end_round(now, &queue, false));
         let spread = Queue { spread: Span::from_ms(3), ..queue };
-        assert!(!others.end_round(&spread, true), "packets overtake each other");
-        assert!(others.end_round(&queue, true));
+        assert!(!others.end_round(now, &spread, true), "packets overtake each other");
+        assert!(others.end_round(now, &queue, true));
     }
 }
