@@ -213,10 +213,14 @@ pub(crate) const BBR_CHANCE_TIMES: u64 = 2;
 /// and the queue has been full where the sum is more than this. Of losses by chance alone it is once in 3,000 round trips, if
 /// chance is taken for three quarters of what it is, and never in 400,000 if it is known.
 pub(crate) const BBR_EXCESS: u64 = 8;
-/// BBR: a queue is far from full where it is less than this part, in hundredths, of what it has been in so long,
+/// BBR: a queue is far from full where it is less than this part, in hundredths, of what it is when it is full.
 pub(crate) const BBR_SHALLOW_PERCENT: u64 = 75;
-/// and up to twice as long: some times what a window takes to fall and rise again on most paths.
-pub(crate) const BBR_DEEPEST_KNOWN: Span = Span::from_ms(5_000);
+/// BBR: that is, on a path that loses nothing by chance, what it came to in most of so many stretches
+pub(crate) const BBR_DEPTH_STRETCHES: usize = 8;
+/// of so many rounds: in each a window has fallen and risen again on short paths, and on long ones in all of them;
+pub(crate) const BBR_DEPTH_ROUNDS: u32 = 64;
+/// on others what it came to at most in so long and up to twice as long: some times what a window takes to fall and rise again.
+pub(crate) const BBR_LONGEST_KNOWN: Span = Span::from_ms(5_000);
 /// BBR: a queue of this part of its depth, in hundredths, is as full as it is when a TCP's burst no longer has room,
 pub(crate) const BBR_OTHERS_FULL_PERCENT: u64 = 85;
 /// and others have made room in it if round trips are by this part shorter then: as where a TCP had two fifths of all that was under

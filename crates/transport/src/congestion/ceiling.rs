@@ -203,11 +203,12 @@ impl Ceiling {
         let all = free.plus(queued);
         // Where more is lost at once it has been full, and that was noticed late.
         let queue = self.depth.end_round(round.now, round.shortest, round.spread);
-        if queue.is_some_and(|it| it.is_shallow()) && all.is_light(round.loss) {
+        let was_clean = self.is_clean(round.now);
+        if queue.is_some_and(|it| it.is_shallow(was_clean)) && all.is_light(round.loss) {
             (free, queued) = (all, Tally::default());
         }
         if self.run >= clean_run(round.window.max(round.product)) {
-            if !self.is_clean(round.now) {
+            if !was_clean {
                 // What was taken for it before was something else.
                 self.chance_ppm = 0;
                 self.begin_sample();

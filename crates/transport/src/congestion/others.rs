@@ -94,7 +94,15 @@ mod tests {
     /// One, after the flow had nothing to send for a while.
     fn round_after(others: &mut Others, pause: Span, tenths: u64) -> bool {
         let [empty, deepest, least] = [20, 60, tenths].map(|tenths| Span::from_us(100 * tenths));
-        let queue = Queue { least, usual: least, most: least, deepest, empty, spread: Span::ZERO };
+        let queue = Queue {
+            least,
+            usual: least,
+            most: least,
+            deepest,
+            longest: deepest,
+            empty,
+            spread: Span::ZERO,
+        };
         others.end_round(others.ended + pause + least, &queue, true)
     }
 
@@ -126,7 +134,15 @@ mod tests {
         let others = &mut Others::default();
         assert_eq!(rounds(others, &[40, 58]), []);
         let (least, deepest, empty) = (Span::from_ms(3), Span::from_ms(6), Span::from_ms(2));
-        let queue = Queue { least, usual: least, most: least, deepest, empty, spread: Span::ZERO };
+        let queue = Queue {
+            least,
+            usual: least,
+            most: least,
+            deepest,
+            longest: deepest,
+            empty,
+            spread: Span::ZERO,
+        };
         let now = others.ended + least;
         assert!(!others.end_round(now, &queue, false));
         let spread = Queue { spread: Span::from_ms(3), ..queue };
