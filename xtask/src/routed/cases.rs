@@ -207,7 +207,8 @@ fn strides(place: &Place) -> Result<String> {
             let answered = outcome.at_client("path_probes_answered")?;
             let fits = to_server.min(to_client) == hosts;
             ensure!(outcome.at_client("path_probes_sent")? > 0, "{}: no probe", about());
-            ensure!(answered == u64::from(fits), "{}: {answered} answered", about());
+            // Once, and again if the peer was slow for a while.
+            ensure!((answered > 0) == fits, "{}: {answered} answered", about());
             let sent = |name| match words == write {
                 true => outcome.at_client(name),
                 false => outcome.at_server(name),
