@@ -171,7 +171,9 @@ impl Sockets {
             {
                 tracing::warn!(
                     %destination,
-                    "the network takes no packet of the RDMA MTU\nhint: set FERROCE_MTU to a smaller one"
+                    bytes,
+                    "the network takes no packet of this length\nhint: soft NICs go on in shorter ones by themselves; for another peer set \
+                     FERROCE_MTU to a smaller one"
                 );
             }
         }
