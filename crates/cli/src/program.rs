@@ -44,6 +44,9 @@ pub(crate) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     let failure = Failure::new(format!("there is no program called {shown}"));
     let hint = match package(name) {
         Some(package) => format!("on Debian and Ubuntu: apt install {package}"),
+        None if name.as_encoded_bytes().starts_with(b"-") => {
+            "that is no flag of `ferroce run`: --help lists those that it has".to_owned()
+        }
         None => "check the spelling; what is not in PATH needs its whole path".to_owned(),
     };
     Err(failure.hint(hint).status(Status::NotFound))

@@ -337,6 +337,16 @@ fn programs_of_other_packages_are_known_too() {
 }
 
 #[test]
+fn a_flag_that_there_is_not_is_no_program_to_look_for() {
+    let expected = "error: there is no program called --dve
+hint: that is no flag of `ferroce run`: --help lists those that it has
+";
+    let library = Library::new();
+    let command = library.ferroce().args(["run", "--dve", "lo", "--", "true"]);
+    command.assert().code(127).stderr_eq(expected);
+}
+
+#[test]
 fn what_a_shell_would_not_look_at_is_no_program() {
     let library = Library::new();
     let command = library.ferroce().env("PATH", "/usr").args(["run", "lib"]);
