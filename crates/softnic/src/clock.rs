@@ -10,34 +10,26 @@ use rdma::{Span, Time};
 use crate::limits::Retry;
 use crate::sys;
 
-/// What a process first knew of the time.
-struct Origin {
-    /// Of the clock that never goes back.
-    ns: u64,
-    wall: SystemTime,
-    /// What [`Time`] was then.
-    time: Time,
-}
-
 /// What is done once in a power of two of picoseconds, up to this one, all processes do at the same time, of all hosts whose wall
 /// clocks agree: `bbr` drains queues so. A process that runs for long may drift from that.
 const COMMON_PS: u128 = 1 << 46;
 
-fn origin() -> &'static Origin {
-    static ORIGIN: OnceLock<Origin> = OnceLock::new();
+/// What the clock that never goes back shows when [`Time`] is zero, in ns, and the wall clock. The machine may have started later: that
+/// wraps.
+fn origin() -> &'static (u64, SystemTime) {
+    static ORIGIN: OnceLock<(u64, SystemTime)> = OnceLock::new();
     ORIGIN.get_or_init(|| {
         let (ns, wall) = (sys::clock_ns(libc::CLOCK_MONOTONIC), SystemTime::now());
         let since_1970 = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let time = Time::from_ps((since_1970.as_nanos() * 1_000 % COMMON_PS) as u64);
-        Origin { ns, wall, time }
+        let time_ns = (since_1970.as_nanos() * 1_000 % COMMON_PS / 1_000) as u64;
+        (ns.wrapping_sub(time_ns), wall - Duration::from_nanos(time_ns))
     })
 }
 
 /// The time of this process. It begins within the first 70 s, and never goes back.
 pub fn now() -> Time {
-    let origin = origin();
-    let elapsed = sys::clock_ns(libc::CLOCK_MONOTONIC).saturating_sub(origin.ns);
-    origin.time + Span::from_ns(elapsed)
+    let origin = origin().0;
+    Time::from_ns(sys::clock_ns(libc::CLOCK_MONOTONIC).wrapping_sub(origin))
 }
 
 /// The processor time that all threads of the process but this one have had, on a clock of its own.
@@ -75,9 +67,8 @@ pub(crate) fn would_block(error: &io::Error) -> bool {
 
 /// What the wall clock showed at `time`, as a span since 1970.
 pub fn wall(time: Time) -> Duration {
-    let origin = origin();
-    let [time, first] = [time, origin.time].map(|it| Duration::from_nanos(it.as_ns()));
-    (origin.wall + time - first).duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+    let since_origin = Duration::from_nanos(time.as_ns());
+    (origin().1 + since_origin).duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(test)]
