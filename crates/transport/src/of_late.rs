@@ -49,21 +49,19 @@ impl Shortest {
     }
 }
 
-/// Of so many round trips the lower median counts.
-const USUAL_OF: usize = 8;
-
-/// The lower median of the last few round trips: a path is not as short as it was for single packets that overtook others.
+/// The lower median of the last few round trips: a path is not as short as it was for single packets that overtook others, nor as long
+/// as for those of a host that was late.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Usual(Option<[Span; USUAL_OF]>);
+pub(crate) struct Usual<const OF: usize = 8>(Option<[Span; OF]>);
 
-impl Usual {
+impl<const OF: usize> Usual<OF> {
     /// A round trip was measured. Returns what is usual now.
     pub(crate) fn measured(&mut self, took: Span) -> Span {
-        let last = self.0.get_or_insert([took; USUAL_OF]);
+        let last = self.0.get_or_insert([took; OF]);
         last.rotate_left(1);
-        last[USUAL_OF - 1] = took;
+        last[OF - 1] = took;
         let mut sorted = *last;
-        *sorted.select_nth_unstable(USUAL_OF / 2 - 1).1
+        *sorted.select_nth_unstable((OF - 1) / 2).1
     }
 }
 

@@ -8,7 +8,7 @@ use rdma::{Span, Time};
 use crate::limits::{
     BBR_DEPTH_ROUNDS, BBR_DEPTH_STRETCHES, BBR_LONGEST_KNOWN, BBR_SHALLOW_PERCENT,
 };
-use crate::of_late::Longest;
+use crate::of_late::{Longest, Usual};
 
 /// What a round has shown of a queue. All are round trips.
 #[derive(Clone, Copy, Debug)]
@@ -74,9 +74,9 @@ pub(super) struct Depth {
     /// The shortest and the longest of this round.
     least: Option<Span>,
     most: Span,
-    /// The shortest of each of the last three rounds, and the longest of the last.
-    rounds: Option<[Span; 3]>,
+    /// The longest of the one before.
     before: Span,
+    usual: Usual<3>,
     deepest: Deepest,
     /// The longest of all rounds' shortest.
     longest: Longest,
@@ -92,12 +92,7 @@ impl Depth {
     /// measured.
     pub(super) fn end_round(&mut self, now: Time, empty: Span, spread: Span) -> Option<Queue> {
         let least = self.least.take()?;
-        let rounds = self.rounds.get_or_insert([least; 3]);
-        rounds.rotate_left(1);
-        rounds[2] = least;
-        let mut sorted = *rounds;
-        sorted.sort_unstable();
-        let usual = sorted[1];
+        let usual = self.usual.measured(least);
         let deepest = self.deepest.measured(usual);
         self.longest.measured(now, least, BBR_LONGEST_KNOWN);
         let longest = self.longest.get().unwrap_or(least);

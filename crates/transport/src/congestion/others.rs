@@ -93,17 +93,14 @@ mod tests {
 
     /// One, after the flow had nothing to send for a while.
     fn round_after(others: &mut Others, pause: Span, tenths: u64) -> bool {
+        let queue = queue(tenths);
+        others.end_round(others.ended + pause + queue.least, &queue, true)
+    }
+
+    fn queue(tenths: u64) -> Queue {
         let [empty, deepest, least] = [20, 60, tenths].map(|tenths| Span::from_us(100 * tenths));
-        let queue = Queue {
-            least,
-            usual: least,
-            most: least,
-            deepest,
-            longest: deepest,
-            empty,
-            spread: Span::ZERO,
-        };
-        others.end_round(others.ended + pause + least, &queue, true)
+        let (usual, most, longest) = (least, least, deepest);
+        Queue { least, usual, most, deepest, longest, empty, spread: Span::ZERO }
     }
 
     #[test]
@@ -133,17 +130,8 @@ mod tests {
     fn rounds_of_another_pace_say_nothing() {
         let others = &mut Others::default();
         assert_eq!(rounds(others, &[40, 58]), []);
-        let (least, deepest, empty) = (Span::from_ms(3), Span::from_ms(6), Span::from_ms(2));
-        let queue = Queue {
-            least,
-            usual: least,
-            most: least,
-            deepest,
-            longest: deepest,
-            empty,
-            spread: Span::ZERO,
-        };
-        let now = others.ended + least;
+        let queue = queue(30);
+        let now = others.ended + queue.least;
         assert!(!others.end_round(now, &queue, false));
         let spread = Queue { spread: Span::from_ms(3), ..queue };
         assert!(!others.end_round(now, &spread, true), "packets overtake each other");
