@@ -209,11 +209,7 @@ fn strides(place: &Place) -> Result<String> {
             ensure!(outcome.at_client("path_probes_sent")? > 0, "{}: no probe", about());
             // Once, and again if the peer was slow for a while.
             ensure!((answered > 0) == fits, "{}: {answered} answered", about());
-            let sent = |name| match words == write {
-                true => outcome.at_client(name),
-                false => outcome.at_server(name),
-            };
-            let each = sent("sent_bytes")? / sent("sent_pkts")?.max(1);
+            let each = outcome.in_each(words[0])?;
             ensure!(each >= least && (fits || each <= 4096), "{}: {each} in each", about());
         }
         Ok(())
@@ -260,11 +256,7 @@ fn narrows_below_mtu(place: &Place) -> Result<String> {
             let about = || format!("{program}, from the beginning: {is_so_at_first}");
             outcome.must_be_good().with_context(about)?;
             let answered = outcome.at_client("path_probes_answered")?;
-            let sent = |name| match program {
-                "ib_read_bw" => outcome.at_server(name),
-                _ => outcome.at_client(name),
-            };
-            let each = sent("sent_bytes")? / sent("sent_pkts")?.max(1);
+            let each = outcome.in_each(program)?;
             let is_as_told =
                 if is_so_at_first { answered == 0 && each <= 1024 } else { answered > 0 };
             ensure!(is_as_told, "{}: {answered} answered, {each} in each", about());
@@ -296,8 +288,7 @@ fn two_mtus(place: &Place) -> Result<String> {
                 let outcome = place.perftest(variables, &words)?;
                 let about = || format!("client and server of {hosts:?} bytes, {variables:?}");
                 outcome.must_be_good().with_context(about)?;
-                let each =
-                    outcome.at_client("sent_bytes")? / outcome.at_client("sent_pkts")?.max(1);
+                let each = outcome.in_each(words[0])?;
                 ensure!(expected.contains(&each), "{}: {each} in each", about());
                 Ok(())
             })

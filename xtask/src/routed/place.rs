@@ -67,6 +67,15 @@ impl Outcome {
         found.with_context(|| client.stdout.clone())
     }
 
+    /// Bytes of payload of the packets that bring the data of `program`, by the mean.
+    pub(super) fn in_each(&self, program: &str) -> Result<u64> {
+        let sent = |name| match program {
+            "ib_read_bw" => self.at_server(name),
+            _ => self.at_client(name),
+        };
+        Ok(sent("sent_bytes")? / sent("sent_pkts")?.max(1))
+    }
+
     pub(super) fn at_server(&self, name: &str) -> Result<u64> {
         counter(&self.counters[0], name)
     }
